@@ -1,0 +1,109 @@
+/* kernels/kernels.h - the table of operations: formula, shapes, dtypes of each. A backend fills it. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef LM_KERNELS_KERNELS_H
+#define LM_KERNELS_KERNELS_H
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include <stdbool.h>
+
+/* Letters as on paper: B sequences, T positions, C channels, V vocabulary, H heads, D channels of a head.
+ * `t` is the compute type, LM_F32 or LM_BF16: that of every `void *` tensor. Arithmetic inside an operation is in f32
+ * or better. Gradients of weights are f32 and are added to (+=), so that micro-batches accumulate; gradients of
+ * activations are in t and are written (=) unless said otherwise. All tensors are row-major and live in the backend's
+ * memory; nothing overlaps unless said so. All operations are Local and cannot fail: shapes are checked when the model
+ * is made, a backend that cannot go on (a dead device) ends the job. Results do not depend on the number of threads. */
+
+/** AdamW, as in Loshchilov & Hutter, arXiv:1711.05101, Algorithm 2 with alpha = 1 and eta_t = lr. */
+typedef struct lm_adamw_config {
+  float beta1, beta2; /* [0, 1) */
+  float eps;          /* > 0 */
+  float decay;        /* >= 0, scaled by lr at each step */
+} lm_adamw_config;
+
+typedef struct lm_kernels {
+  const char *name; /* "ref", "cpu", "cuda" */
+  const char *isa;  /* what the loops were compiled for: "x86-64-v4", "sm_90a" */
+
+  /** Zeroed memory of this backend, aligned to 64 bytes. LM_OK or LM_ENOMEM, naming `what`. */
+  lm_status (*alloc)(void **out, size_t bytes, const char *what, lm_error *err);
+  void (*release)(void *p); /* NULL is fine */
+  void (*zero)(void *p, size_t bytes);
+  void (*to_device)(void *device, const void *host, size_t bytes);
+  void (*to_host)(void *host, const void *device, size_t bytes);
+
+  /** y[i] = x[i] for n elements; f32 -> bf16 rounds to nearest even. */
+  void (*cast)(void *y, lm_dtype to, const void *x, lm_dtype from, size_t n);
+
+  /** y[b,t,:] = wte[token[b,t],:] + wpe[t,:].  y [B,T,C]; token [B,T] in [0,V); wte [V,C]; wpe [>=T,C] or NULL. */
+  void (*embedding_fwd)(lm_dtype t, void *y, const int32_t *token, const void *wte, const void *wpe, int B, int T,
+                        int C);
+  /** dwte[token[b,t],:] += dy[b,t,:] in the order of (b,t); dwpe[t,:] += sum_b dy[b,t,:] in the order of b.
+   *  dwte [V,C] f32; dwpe [>=T,C] f32 or NULL; dy [B,T,C]. */
+  void (*embedding_bwd)(lm_dtype t, float *dwte, float *dwpe, const void *dy, const int32_t *token, int B, int T, int C);
+
+  /** LayerNorm over C: y = (x - mean) rstd gain + bias, rstd = 1/sqrt(var + eps), var biased (/C).
+   *  Where branch is not NULL: first sum = x + branch, and the norm is of sum (residual and norm in one pass).
+   *  y, x, branch, sum [rows,C]; gain, bias [C] (bias may be NULL); mean, rstd [rows] f32, kept for the backward.
+   *  Ba, Kiros, Hinton, arXiv:1607.06450, eq. 3-4. */
+  void (*layernorm_fwd)(lm_dtype t, void *y, float *mean, float *rstd, void *sum, const void *x, const void *branch,
+                        const void *gain, const void *bias, size_t rows, int C, float eps);
+  /** With xhat = (x - mean) rstd, a = gain dy: dx += rstd (a - mean_C(a) - xhat mean_C(a xhat)), added to dx because
+   *  the residual's gradient is already there; dgain += sum_rows dy xhat; dbias += sum_rows dy.
+   *  dx, dy, x [rows,C]; x is what was normed (sum of the forward); dgain, dbias [C] f32, dbias may be NULL. */
+  void (*layernorm_bwd)(lm_dtype t, void *dx, float *dgain, float *dbias, const void *dy, const void *x,
+                        const float *mean, const float *rstd, const void *gain, size_t rows, int C);
+
+  /** y = x w^T + bias.  y [M,N]; x [M,K]; w [N,K] (output by input, as torch.nn.Linear); bias [N] or NULL. */
+  void (*linear_fwd)(lm_dtype t, void *y, const void *x, const void *w, const void *bias, size_t M, int N, int K);
+  /** dx = dy w.  dx [M,K]; dy [M,N]. */
+  void (*linear_bwd_input)(lm_dtype t, void *dx, const void *dy, const void *w, size_t M, int N, int K);
+  /** dw += dy^T x; dbias += sum_M dy.  dw [N,K] f32; dbias [N] f32 or NULL. */
+  void (*linear_bwd_weight)(lm_dtype t, float *dw, float *dbias, const void *dy, const void *x, size_t M, int N, int K);
+
+  /** y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), n elements.  Hendrycks & Gimpel, arXiv:1606.08415. */
+  void (*gelu_fwd)(lm_dtype t, void *y, const void *x, size_t n);
+  /** dx = dy gelu'(x); dx may be dy. */
+  void (*gelu_bwd)(lm_dtype t, void *dx, const void *dy, const void *x, size_t n);
+
+  /** Causal attention, y = softmax(q k^T / sqrt(D) + mask) v per head; memory linear in T (tiled, online softmax).
+   *  qkv [B,T,(H + 2 H_kv) D]: the H query heads, then H_kv key heads, then H_kv value heads; query head h reads
+   *  key/value head h H_kv / H.  y [B,T,H D]; lse [B,H,T] f32 = log sum_j exp(score_j), kept for the backward.
+   *  Dao et al., arXiv:2205.14135, Algorithm 1. */
+  void (*attention_fwd)(lm_dtype t, void *y, float *lse, const void *qkv, int B, int T, int H, int H_kv, int D);
+  /** dqkv [B,T,(H + 2 H_kv) D], dy, y [B,T,H D]. Same paper, Algorithm 4 (backward, from lse; scores recomputed). */
+  void (*attention_bwd)(lm_dtype t, void *dqkv, const void *dy, const void *y, const float *lse, const void *qkv, int B,
+                        int T, int H, int H_kv, int D);
+
+  /** loss[r] = log sum_{v<V} exp(z[r,v]) - z[r,target[r]], and 0 where target[r] < 0 (ignored).
+   *  With gradient: z[r,v] = softmax(z[r])[v] - (v == target[r]), in place; rows that are ignored and the padded
+   *  columns V <= v < Vp become 0.  z [rows,Vp]; target [rows] in [-1,V); loss [rows] f32. */
+  void (*cross_entropy)(lm_dtype t, float *loss, void *z, const int32_t *target, size_t rows, int V, int Vp,
+                        bool gradient);
+
+  /** sum_i x[i]^2 in double; not finite where one x[i] is not. */
+  double (*sum_squares)(const float *x, size_t n);
+  /** x[i] *= a. */
+  void (*scale)(float *x, float a, size_t n);
+
+  /** One AdamW step with g' = scale g: m = beta1 m + (1-beta1) g'; v = beta2 v + (1-beta2) g'^2;
+   *  w -= lr (m/(1-beta1^step) / (sqrt(v/(1-beta2^step)) + eps) + decay w).
+   *  w, m, v, g [n] f32; step >= 1 counts applied updates.
+   *  w16 [n] bf16, or NULL: receives w rounded to nearest even. */
+  void (*adamw)(float *w, float *m, float *v, const float *g, lm_bf16 *w16, size_t n, const lm_adamw_config *cfg,
+                float lr, float scale, int64_t step);
+} lm_kernels;
+
+typedef enum lm_backend { LM_BACKEND_CPU, LM_BACKEND_CUDA, LM_BACKEND_AUTO, LM_BACKEND_REF } lm_backend;
+
+/** Choose a backend and start it. Local.
+ *  @return LM_EINVAL where it was asked for by name and this machine or this build has none; *out is NULL then */
+lm_status lm_kernels_select(const lm_kernels **out, lm_backend which, lm_error *err) LM_NODISCARD;
+
+/** The definition of every operation: plain C, double accumulation, one thread. */
+extern const lm_kernels lm_kernels_ref;
+
+/** Does a bf16 product pay on this machine (AVX512_BF16, AMX, SVE bf16)? Local. */
+bool lm_cpu_bf16_is_fast(void);
+
+#endif

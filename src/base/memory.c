@@ -1,0 +1,64 @@
+/* src/base/memory.c - memory that fails with words, and byte buffers that grow. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+lm_status lm_alloc(void *out, size_t count, size_t size, const char *what, lm_error *err)
+{
+  void *p = NULL;
+  size_t bytes;
+  *(void **)out = NULL;
+  if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2 ||
+      posix_memalign(&p, 64, bytes == 0 ? 64 : bytes) != 0)
+    return lm_fail(err, LM_ENOMEM, "no memory for %s (%zu x %zu bytes)", what, count, size);
+  memset(p, 0, bytes);
+  *(void **)out = p;
+  return LM_OK;
+}
+
+lm_status lm_buffer_reserve(lm_buffer *b, size_t extra, lm_error *err)
+{
+  if (extra > SIZE_MAX / 4 - b->size) return lm_fail(err, LM_ENOMEM, "no memory for %zu more bytes", extra);
+  size_t need = b->size + extra + 1;
+  if (need <= b->capacity) return LM_OK;
+  size_t capacity = b->capacity * 2 > need ? b->capacity * 2 : need;
+  char *data = realloc(b->data, capacity);
+  if (data == NULL) return lm_fail(err, LM_ENOMEM, "no memory for a buffer of %zu bytes", capacity);
+  b->data = data;
+  b->capacity = capacity;
+  return LM_OK;
+}
+
+lm_status lm_buffer_append(lm_buffer *b, const void *bytes, size_t n, lm_error *err)
+{
+  LM_TRY(lm_buffer_reserve(b, n, err));
+  if (n > 0) memcpy(b->data + b->size, bytes, n);
+  b->size += n;
+  b->data[b->size] = '\0';
+  return LM_OK;
+}
+
+lm_status lm_buffer_printf(lm_buffer *b, lm_error *err, const char *format, ...)
+{
+  va_list args, again;
+  va_start(args, format);
+  va_copy(again, args);
+  int n = vsnprintf(NULL, 0, format, args);
+  va_end(args);
+  lm_status s = n < 0 ? lm_fail(err, LM_EINVAL, "cannot format '%s'", format) : lm_buffer_reserve(b, (size_t)n, err);
+  if (s == LM_OK) {
+    vsnprintf(b->data + b->size, (size_t)n + 1, format, again);
+    b->size += (size_t)n;
+  }
+  va_end(again);
+  return s;
+}
+
+void lm_buffer_free(lm_buffer *b)
+{
+  free(b->data);
+  *b = (lm_buffer){0};
+}

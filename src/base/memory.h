@@ -1,0 +1,26 @@
+/* src/base/memory.h - memory that fails with words, and byte buffers that grow. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef LM_BASE_MEMORY_H
+#define LM_BASE_MEMORY_H
+
+#include "base/status.h"
+#include <stdint.h>
+
+/** count zeroed elements of size bytes, aligned to 64 bytes (a cache line, an AVX-512 register). Local.
+ *  @param what names the memory in the error: "the moments of 124439808 parameters"
+ *  @return LM_OK or LM_ENOMEM (also where count * size overflows); *out is NULL after a failure. Free with free(). */
+lm_status lm_alloc(void *out, size_t count, size_t size, const char *what, lm_error *err) LM_NODISCARD;
+
+/** A growable run of bytes. Zero-initialise it; free with lm_buffer_free(). */
+typedef struct lm_buffer {
+  char *data; /* data[size] is always a readable 0 once something was appended */
+  size_t size, capacity;
+} lm_buffer;
+
+/** Make room for extra more bytes. Local. LM_OK or LM_ENOMEM. */
+lm_status lm_buffer_reserve(lm_buffer *b, size_t extra, lm_error *err) LM_NODISCARD;
+lm_status lm_buffer_append(lm_buffer *b, const void *bytes, size_t n, lm_error *err) LM_NODISCARD;
+lm_status lm_buffer_printf(lm_buffer *b, lm_error *err, const char *format, ...) LM_PRINTF(3, 4) LM_NODISCARD;
+void lm_buffer_free(lm_buffer *b);
+
+#endif

@@ -1,0 +1,158 @@
+/* src/comm/comm.c - ranks, agreement, and collectives on host buffers (MPI). */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "comm/comm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* MPI counts are int, and several libraries multiply them by the element size in int: stay far below. */
+enum { PIECE = 1 << 28 };
+
+static int piece(size_t n)
+{
+  return (int)(n < PIECE ? n : PIECE);
+}
+
+/* A launcher that MPI does not understand starts N programs that each believe to be rank 0 of 1, and all of them would
+ * write the same files. Only a job step has SLURM_STEP_ID and several tasks; a shell inside a job has not. */
+static lm_status refuse_singletons(int size, lm_error *err)
+{
+  const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *step = getenv("SLURM_STEP_ID"), *proc = getenv("SLURM_PROCID");
+  if (tasks == NULL) tasks = getenv("SLURM_NTASKS");
+  if (size != 1 || tasks == NULL || step == NULL || proc == NULL || atoi(tasks) <= 1) return LM_OK;
+  if (getenv("MPILM_ALLOW_SINGLETONS") != NULL) return LM_OK;
+  return lm_fail(err, LM_EINVAL,
+                 "MPI has 1 rank but Slurm started %s tasks that do not know each other: use srun --mpi=pmix, or "
+                 "mpirun (MPILM_ALLOW_SINGLETONS=1 runs them apart all the same)",
+                 tasks);
+}
+
+lm_status lm_comm_world(lm_comm *out, int *argc, char ***argv, lm_error *err)
+{
+  int provided;
+  /* FUNNELED is all we need: helper threads never call MPI. */
+  MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided);
+  *out = (lm_comm){.mpi = MPI_COMM_NULL};
+  MPI_Comm_dup(MPI_COMM_WORLD, &out->mpi);
+  MPI_Comm_rank(out->mpi, &out->rank);
+  MPI_Comm_size(out->mpi, &out->size);
+  MPI_Comm node;
+  MPI_Comm_split_type(out->mpi, MPI_COMM_TYPE_SHARED, out->rank, MPI_INFO_NULL, &node);
+  MPI_Comm_rank(node, &out->local_rank);
+  MPI_Comm_size(node, &out->local_size);
+  MPI_Comm_free(&node);
+  gethostname(out->host, sizeof out->host - 1);
+  lm_status mine = provided >= MPI_THREAD_FUNNELED
+                     ? refuse_singletons(out->size, err)
+                     : lm_fail(err, LM_EINVAL, "MPI grants thread level %d, FUNNELED (%d) is needed", provided,
+                               MPI_THREAD_FUNNELED);
+  return lm_agree(out, mine, err);
+}
+
+void lm_comm_self(lm_comm *out)
+{
+  *out = (lm_comm){.mpi = MPI_COMM_NULL, .rank = 0, .size = 1, .local_rank = 0, .local_size = 1};
+  gethostname(out->host, sizeof out->host - 1);
+}
+
+void lm_comm_end(lm_comm *comm)
+{
+  if (comm->mpi == MPI_COMM_NULL) return;
+  MPI_Comm_free(&comm->mpi);
+  MPI_Finalize();
+}
+
+lm_status lm_agree(const lm_comm *comm, lm_status mine, lm_error *err)
+{
+  int who = mine == LM_OK ? comm->size : comm->rank; /* the lowest failing rank speaks for all */
+  lm_error e = {.status = mine, .rank = comm->rank};
+
+  if (comm->size > 1) MPI_Allreduce(MPI_IN_PLACE, &who, 1, MPI_INT, MPI_MIN, comm->mpi);
+  if (who == comm->size) return LM_OK; /* the usual case costs one small all-reduce */
+  if (who == comm->rank) {
+    if (err != NULL) e = *err;
+    e.status = mine;
+    e.rank = comm->rank;
+    snprintf(e.host, sizeof e.host, "%s", comm->host);
+  }
+  lm_bcast(comm, &e, sizeof e, who);
+  if (err != NULL) *err = e;
+  return e.status;
+}
+
+void lm_abort(const lm_comm *comm, const char *format, ...)
+{
+  char text[1024];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  fprintf(stderr, "mpilm: [rank %d %s] %s\n", comm->rank, comm->host, text);
+  if (comm->mpi != MPI_COMM_NULL) MPI_Abort(comm->mpi, 1);
+  _exit(1);
+}
+
+static void allreduce(const lm_comm *comm, void *x, size_t n, size_t width, MPI_Datatype type, MPI_Op op)
+{
+  if (comm->size == 1) return;
+  for (char *p = x; n > 0;) {
+    int now = piece(n);
+    MPI_Allreduce(MPI_IN_PLACE, p, now, type, op, comm->mpi);
+    p += (size_t)now * width;
+    n -= (size_t)now;
+  }
+}
+
+void lm_allreduce_sum_f32(const lm_comm *comm, float *x, size_t n)
+{
+  allreduce(comm, x, n, sizeof *x, MPI_FLOAT, MPI_SUM);
+}
+
+void lm_allreduce_sum_f64(const lm_comm *comm, double *x, size_t n)
+{
+  allreduce(comm, x, n, sizeof *x, MPI_DOUBLE, MPI_SUM);
+}
+
+void lm_allreduce_max_f64(const lm_comm *comm, double *x, size_t n)
+{
+  allreduce(comm, x, n, sizeof *x, MPI_DOUBLE, MPI_MAX);
+}
+
+void lm_allreduce_sum_u64(const lm_comm *comm, uint64_t *x, size_t n)
+{
+  allreduce(comm, x, n, sizeof *x, MPI_UINT64_T, MPI_SUM);
+}
+
+void lm_bcast(const lm_comm *comm, void *bytes, size_t n, int root)
+{
+  if (comm->size == 1) return;
+  for (char *p = bytes; n > 0;) {
+    int now = piece(n);
+    MPI_Bcast(p, now, MPI_BYTE, root, comm->mpi);
+    p += now;
+    n -= (size_t)now;
+  }
+}
+
+void lm_allgather(const lm_comm *comm, const void *mine, size_t n, void *out)
+{
+  LM_ASSERT(n <= PIECE);
+  if (comm->size == 1)
+    memcpy(out, mine, n);
+  else
+    MPI_Allgather(mine, (int)n, MPI_BYTE, out, (int)n, MPI_BYTE, comm->mpi);
+}
+
+uint64_t lm_exscan_u64(const lm_comm *comm, uint64_t mine)
+{
+  uint64_t below = 0;
+  if (comm->size > 1) MPI_Exscan(&mine, &below, 1, MPI_UINT64_T, MPI_SUM, comm->mpi);
+  return comm->rank == 0 ? 0 : below;
+}
+
+void lm_barrier(const lm_comm *comm)
+{
+  if (comm->size > 1) MPI_Barrier(comm->mpi);
+}

@@ -1,0 +1,57 @@
+/* src/comm/comm.h - ranks, agreement, and collectives on host buffers (MPI). */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef LM_COMM_COMM_H
+#define LM_COMM_COMM_H
+
+#include "base/status.h"
+#include <mpi.h>
+#include <stdint.h>
+
+/** The ranks that work together. Plain data to read; one is made by lm_comm_world() or lm_comm_self(). */
+typedef struct lm_comm {
+  MPI_Comm mpi; /* ours alone: errors are fatal, no message of a library gets into it */
+  int rank, size;
+  int local_rank, local_size; /* among the ranks that share this node's memory */
+  char host[64];
+} lm_comm;
+
+/* Tags of point-to-point messages, all of them. */
+enum lm_tag { LM_TAG_TOKENS = 1 };
+
+/** Start MPI and describe the world. Collective over all started processes.
+ *  @return LM_EINVAL where a launcher started several tasks that do not know each other (N singletons) */
+lm_status lm_comm_world(lm_comm *out, int *argc, char ***argv, lm_error *err) LM_NODISCARD;
+
+/** One rank alone, without MPI: for subcommands that are not parallel. Local. */
+void lm_comm_self(lm_comm *out);
+
+/** End MPI if lm_comm_world() began it. Collective. */
+void lm_comm_end(lm_comm *comm);
+
+/** All ranks learn whether one of them failed. Collective.
+ *  @param mine  this rank's own result
+ *  @param err   in: this rank's sentence where mine is a failure; out: that of the lowest failing rank, on all ranks
+ *  @return LM_OK where every rank passed LM_OK, else the status of the lowest failing rank */
+lm_status lm_agree(const lm_comm *comm, lm_status mine, lm_error *err) LM_NODISCARD;
+
+/** End the job at once from one rank, saying why: for failures that can no longer be agreed on. Local. */
+_Noreturn void lm_abort(const lm_comm *comm, const char *format, ...) LM_PRINTF(2, 3);
+
+/** Sums over ranks, in place, the same bits on every rank. Collective. Any n: split below 2^30 elements. */
+void lm_allreduce_sum_f32(const lm_comm *comm, float *x, size_t n);
+void lm_allreduce_sum_f64(const lm_comm *comm, double *x, size_t n);
+void lm_allreduce_max_f64(const lm_comm *comm, double *x, size_t n);
+void lm_allreduce_sum_u64(const lm_comm *comm, uint64_t *x, size_t n);
+
+/** Copy from rank `root` to all. Collective. Any n. */
+void lm_bcast(const lm_comm *comm, void *bytes, size_t n, int root);
+
+/** Gather n bytes of each rank to all: out is [size * n] in rank order. Collective. */
+void lm_allgather(const lm_comm *comm, const void *mine, size_t n, void *out);
+
+/** Sum over the ranks below this one; 0 on rank 0. Collective. */
+uint64_t lm_exscan_u64(const lm_comm *comm, uint64_t mine);
+
+void lm_barrier(const lm_comm *comm);
+
+#endif

@@ -1,0 +1,77 @@
+/* src/command/info.c - mpilm info: what this binary is made of, and what the machine offers. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "command/command.h"
+#include "config.h"
+#include "hdf5/library.h"
+#include "kernels/kernels.h"
+
+#include <jansson.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct info_options {
+  bool json;
+};
+
+static const lm_option options[] = {
+  {"json", LM_OPT_BOOL, offsetof(struct info_options, json), "false", NULL, NULL, "print one JSON object"},
+};
+
+static json_t *gather(const lm_kernels *k)
+{
+  char hdf5[128], mpi[MPI_MAX_LIBRARY_VERSION_STRING];
+  int n;
+  lm_hdf5_version(hdf5, sizeof hdf5);
+  MPI_Get_library_version(mpi, &n);
+  mpi[strcspn(mpi, "\n,")] = '\0';
+  return json_pack("{s:s, s:s, s:b, s:s, s:s, s:s, s:b, s:i, s:i, s:b}", "version", PACKAGE_VERSION, "hdf5", hdf5,
+                   "hdf5_parallel", lm_hdf5_is_parallel(), "mpi", mpi, "backend", k->name, "isa", k->isa,
+                   "bf16_is_fast", lm_cpu_bf16_is_fast(), "cores", (int)sysconf(_SC_NPROCESSORS_ONLN), "threads",
+                   omp_get_max_threads(), "cuda", LM_HAVE_CUDA);
+}
+
+static void print_table(json_t *info)
+{
+  const char *key;
+  json_t *value;
+  json_object_foreach(info, key, value)
+  {
+    if (json_is_string(value))
+      printf("%-14s %s\n", key, json_string_value(value));
+    else if (json_is_boolean(value))
+      printf("%-14s %s\n", key, json_is_true(value) ? "yes" : "no");
+    else
+      printf("%-14s %lld\n", key, (long long)json_integer_value(value));
+  }
+}
+
+static lm_status run(const lm_comm *comm, int argc, char **argv, lm_error *err)
+{
+  (void)comm;
+  struct info_options o;
+  lm_options *parsed;
+  const lm_kernels *k;
+  LM_TRY(lm_command_options(&parsed, &lm_command_info, &o, argc, argv, 0, 0, err));
+  lm_options_free(parsed);
+  LM_TRY(lm_kernels_select(&k, LM_BACKEND_AUTO, err));
+  json_t *info = gather(k);
+  if (info == NULL) return lm_fail(err, LM_ENOMEM, "no memory for the report");
+  if (o.json)
+    json_dumpf(info, stdout, JSON_INDENT(1)), putchar('\n');
+  else
+    print_table(info);
+  json_decref(info);
+  return LM_OK;
+}
+
+const lm_command lm_command_info = {
+  .name = "info",
+  .usage = "info [--json]",
+  .summary = "versions, backends, and what this machine offers",
+  .options = options,
+  .n_options = sizeof options / sizeof options[0],
+  .run = run,
+};

@@ -1,0 +1,34 @@
+/* tests/base/test_agree.c - one failing rank, and all ranks know which and why. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/tap.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int main(int argc, char **argv)
+{
+  lm_comm comm;
+  lm_error err = {0};
+  tap_begin(&comm, argc, argv);
+
+  tap_ok(lm_agree(&comm, LM_OK, &err) == LM_OK, "all fine: nobody fails");
+  for (int bad = 0; bad < comm.size; bad++) {
+    lm_status mine = comm.rank == bad ? lm_fail(&err, LM_EIO, "disk %d is full", bad) : LM_OK;
+    lm_status all = lm_agree(&comm, mine, &err);
+    char want[64];
+    snprintf(want, sizeof want, "disk %d is full", bad);
+    tap_ok(all == LM_EIO && err.rank == bad && strcmp(err.text, want) == 0, "rank %d alone fails", bad);
+    tap_ok(strcmp(err.host, comm.host) == 0, "its host is named");
+  }
+  lm_status mine = lm_fail(&err, comm.rank == comm.size - 1 ? LM_ENOMEM : LM_EINVAL, "from %d", comm.rank);
+  lm_status all = lm_agree(&comm, mine, &err);
+  tap_ok(err.rank == 0 && all == (comm.size == 1 ? LM_ENOMEM : LM_EINVAL), "all fail: the lowest rank speaks");
+  tap_ok(lm_agree(&comm, comm.rank == 0 ? LM_EINVAL : LM_OK, NULL) == LM_EINVAL, "no words are wanted: still agreed");
+
+  uint64_t below = lm_exscan_u64(&comm, (uint64_t)comm.rank + 1);
+  tap_ok(below == (uint64_t)comm.rank * ((uint64_t)comm.rank + 1) / 2, "the sum over the ranks below");
+  float x[3] = {1, (float)comm.rank, 0};
+  lm_allreduce_sum_f32(&comm, x, 3);
+  tap_ok(x[0] == (float)comm.size && x[1] == (float)(comm.size * (comm.size - 1) / 2) && x[2] == 0, "sums over ranks");
+  return tap_end();
+}
