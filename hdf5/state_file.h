@@ -1,0 +1,52 @@
+/* hdf5/state_file.h - the state of a run on disk: named tensors with global shapes, of which each rank has a slice. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef LM_HDF5_STATE_FILE_H
+#define LM_HDF5_STATE_FILE_H
+
+#include "base/dtype.h"
+#include "comm/comm.h"
+
+enum { LM_STATE_NAME = 128, LM_STATE_DIMS = 4 };
+
+/** One tensor as one rank holds it: elements [begin, begin + count) of the flattened, row-major, global tensor. The list
+ *  of names, dtypes and shapes is the same on all ranks and in the same order; begin, count and data are the rank's own.
+ *  Over all ranks the slices that are written cover each tensor exactly once. */
+typedef struct lm_state_slice {
+  char name[LM_STATE_NAME]; /* "/model/layers/3/attention/qkv/weight" */
+  lm_dtype dtype;
+  int ndim; /* 0: a scalar */
+  size_t shape[LM_STATE_DIMS];
+  size_t begin, count; /* elements; count 0: this rank has none of it */
+  void *data;          /* host memory; written from or read into */
+} lm_state_slice;
+
+/** Write a state file completely or not at all. Collective.
+ *  The file is laid out with HDF5 under a temporary name in the same folder, each rank writes its slices at their known
+ *  offsets, the hashes of the buffers go to /integrity, then fsync, rename, fsync of the folder (doc/formats.md).
+ *  @param path   final name
+ *  @return LM_EIO with path and system text, LM_ENOMEM; the file does not exist under its name then */
+lm_status lm_state_write(const lm_comm *comm, const char *path, const lm_state_slice *slices, size_t n,
+                         lm_error *err) LM_NODISCARD;
+
+/** Read slices from a file; any slice of any tensor, by any number of ranks. Collective.
+ *  A tensor that the file lacks, or holds with another shape, is LM_EINVAL naming both; dtype f32 <-> bf16 is converted.
+ *  What is read is compared with /integrity where a rank reads whole slabs: LM_EDAMAGED names the tensor. */
+lm_status lm_state_read(const lm_comm *comm, const char *path, const lm_state_slice *slices, size_t n,
+                        lm_error *err) LM_NODISCARD;
+
+/** What one tensor of a file looks like. */
+typedef struct lm_state_entry {
+  char name[LM_STATE_NAME];
+  lm_dtype dtype;
+  int ndim;
+  size_t shape[LM_STATE_DIMS];
+} lm_state_entry;
+
+/** Is this a complete state file, and what is in it? Local. *entries is the caller's to free(). LM_EINVAL: not one of
+ *  ours; LM_EDAMAGED: torn, truncated, or without its mark. */
+lm_status lm_state_list(const char *path, lm_state_entry **entries, size_t *n, lm_error *err) LM_NODISCARD;
+
+/** Compare every hash with the bytes on disk. Local. LM_EDAMAGED names the first tensor that differs. */
+lm_status lm_state_verify(const char *path, lm_error *err) LM_NODISCARD;
+
+#endif

@@ -1,0 +1,34 @@
+/* src/checkpoint/checkpoint.h - state <-> disk: where checkpoints are, which is the newest good one, how many stay. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef LM_CHECKPOINT_CHECKPOINT_H
+#define LM_CHECKPOINT_CHECKPOINT_H
+
+#include "hdf5/state_file.h"
+#include <stdbool.h>
+
+/** A checkpoint found in a run folder. Plain data. */
+typedef struct lm_checkpoint {
+  uint64_t step;
+  bool complete;    /* has its mark and lists */
+  uint64_t bytes;   /* of the file */
+  char path[4096];  /* RUN/checkpoints/step-00001000.h5 */
+  char reason[256]; /* why it is not complete */
+} lm_checkpoint;
+
+/** The checkpoints of a run, by step, ascending. Local. *out is the caller's to free(); none is not an error. */
+lm_status lm_checkpoint_scan(const char *run, lm_checkpoint **out, size_t *n, lm_error *err) LM_NODISCARD;
+
+/** Save `slices` as step's checkpoint, then remove what `keep` no longer wants. Collective.
+ *  @param keep  how many complete ones stay, newest by step number; 0: all. Nothing is removed after a failed save. */
+lm_status lm_checkpoint_save(const lm_comm *comm, const char *run, uint64_t step, const lm_state_slice *slices,
+                             size_t n, int64_t keep, lm_error *err) LM_NODISCARD;
+
+/** Load the newest checkpoint whose content verifies while it is read, passing over damaged ones with a warning each.
+ *  Collective: all ranks load the same. Leftovers of killed saves (.step-*.part) are removed.
+ *  @param[out] step  of what was loaded
+ *  @param[out] found false where the run has no checkpoint at all: nothing was read
+ *  @return LM_EDAMAGED where there are checkpoints and none is good; LM_EINVAL where a shape does not fit (both shown) */
+lm_status lm_checkpoint_resume(const lm_comm *comm, const char *run, const lm_state_slice *slices, size_t n,
+                               uint64_t *step, bool *found, lm_error *err) LM_NODISCARD;
+
+#endif

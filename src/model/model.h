@@ -1,0 +1,99 @@
+/* src/model/model.h - a GPT: what it is, its parameter table, forward and backward. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef LM_MODEL_MODEL_H
+#define LM_MODEL_MODEL_H
+
+#include "kernels/kernels.h"
+#include <stdint.h>
+
+/** What the model is. Plain data; lm_model_config_check() says whether it makes sense. */
+typedef struct lm_model_config {
+  int64_t vocab_size; /* V: ids are [0, V); inside, rows are padded to a multiple of 128 */
+  int64_t n_layer;    /* L */
+  int64_t n_head;     /* H */
+  int64_t n_embd;     /* C, a multiple of H */
+  int64_t n_ctx;      /* T, the longest sequence */
+  bool tied;          /* the head is the token embedding */
+  bool bias;          /* linear layers and norms have biases */
+} lm_model_config;
+
+lm_status lm_model_config_check(const lm_model_config *cfg, lm_error *err) LM_NODISCARD;
+
+/* ---- the parameter table ---- */
+
+typedef enum lm_init {
+  LM_INIT_NORMAL,   /* N(0, 0.02^2) */
+  LM_INIT_RESIDUAL, /* N(0, (0.02 / sqrt(2 L))^2): projections that write into the residual stream */
+  LM_INIT_ZERO,
+  LM_INIT_ONE,
+} lm_init;
+
+/** One parameter. Its elements are [offset, offset + count) of the flat space that weights, gradients and optimizer state
+ *  share; [offset + count, offset + reserved) is padding and always 0. */
+typedef struct lm_param {
+  char name[96]; /* "layers/3/attention/qkv/weight" */
+  int ndim;
+  size_t shape[2];
+  size_t offset, count, reserved;
+  lm_init init;
+  bool decayed; /* weight decay applies: matrices, and nothing else */
+} lm_param;
+
+/** In the order of the forward pass; backward finishes them from the end. */
+typedef struct lm_param_table {
+  size_t n;
+  lm_param *params;
+  size_t elements;   /* of the flat space, padding included */
+  size_t parameters; /* of the model, padding not included: 124439808 for GPT-2 */
+} lm_param_table;
+
+/** The table of a model, in closed form: nothing is allocated but the rows. Local. Free with lm_param_table_free(). */
+lm_status lm_param_table_new(lm_param_table *out, const lm_model_config *cfg, lm_error *err) LM_NODISCARD;
+void lm_param_table_free(lm_param_table *t);
+
+/** The initial value of elements [begin, begin + n) of the flat space, on the host. Local. A value depends on seed, name
+ *  and element alone: any layout, any thread count gives the same. */
+void lm_param_init(const lm_param_table *t, const lm_model_config *cfg, uint64_t seed, size_t begin, size_t n,
+                   float *out);
+
+/* ---- the model ---- */
+
+typedef struct lm_model lm_model; /* opaque: weights, gradients, activations, one block each */
+
+/** What a micro-batch gave. */
+typedef struct lm_loss {
+  double sum;     /* of -log p(target), nats */
+  uint64_t count; /* of targets that are not ignored */
+} lm_loss;
+
+/** Make a model; weights are zero until they are set. Local.
+ *  @param k        kept
+ *  @param compute  LM_F32 or LM_BF16: of weights as used, and of activations
+ *  @param max_B    the largest micro-batch, sequences
+ *  @param training with gradients and what backward needs; else for eval and generate only
+ *  @return LM_EINVAL (cfg), LM_ENOMEM with the bytes wanted */
+lm_status lm_model_new(lm_model **out, const lm_model_config *cfg, const lm_kernels *k, lm_dtype compute, int max_B,
+                       bool training, lm_error *err) LM_NODISCARD;
+void lm_model_free(lm_model *m);
+
+const lm_model_config *lm_model_config_of(const lm_model *m);
+const lm_param_table *lm_model_params(const lm_model *m);
+
+void *lm_model_weights(lm_model *m);     /* [elements] of the compute type, on the device */
+float *lm_model_gradients(lm_model *m);  /* [elements] f32, on the device; NULL without training */
+
+/** Forward and backward of one micro-batch; gradients of the *sum* of the losses are added to the gradients. Local.
+ *  @param tokens, targets  [B,T] on the host; a target of -1 is ignored; 1 <= B <= max_B, 1 <= T <= n_ctx */
+lm_loss lm_model_train(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T);
+
+/** Forward only. Local. */
+lm_loss lm_model_eval(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T);
+
+/** Logits of the token after the T given ones. Local. @param tokens [T] on the host @param[out] logits [V] f32, host */
+void lm_model_next(lm_model *m, const int32_t *tokens, int T, float *logits);
+
+/** Floating-point operations of a training step per token at length T: 6 N + 6 L C T (causal attention counted once, as
+ *  llm.c does; N without the position table). Local. */
+double lm_model_flops_per_token(const lm_model_config *cfg, int T);
+
+#endif

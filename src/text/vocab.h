@@ -1,0 +1,54 @@
+/* src/text/vocab.h - a byte-level BPE vocabulary: ids, their bytes, merges, the split pattern, special tokens. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef LM_TEXT_VOCAB_H
+#define LM_TEXT_VOCAB_H
+
+#include "base/memory.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum lm_pattern { LM_PATTERN_GPT2, LM_PATTERN_CL100K, LM_PATTERN_O200K, LM_PATTERN_LLAMA3 } lm_pattern;
+#define LM_PATTERN_WORDS "gpt2|cl100k|o200k|llama3" /* for option tables, in the order of the enum */
+
+typedef struct lm_vocab lm_vocab; /* opaque, immutable once loaded: threads may share it */
+
+/** Load a vocabulary. Local.
+ *  @param path  "bytes" (built in: ids 0-255 are the bytes, 256 is the end of text), or a file: tokenizer.json,
+ *               *.tiktoken, vocab.bpe; told apart by their content
+ *  @param pattern  the split pattern for files that do not say theirs; a tokenizer.json brings its own
+ *  @return LM_EINVAL (file and reason), LM_EIO, LM_ENOMEM; *out is NULL then */
+lm_status lm_vocab_load(lm_vocab **out, const char *path, lm_pattern pattern, lm_error *err) LM_NODISCARD;
+void lm_vocab_free(lm_vocab *v);
+
+uint32_t lm_vocab_size(const lm_vocab *v);        /* ids are [0, size), special tokens included */
+uint32_t lm_vocab_end_of_text(const lm_vocab *v); /* closes every document */
+lm_pattern lm_vocab_pattern(const lm_vocab *v);
+
+/** Hash of vocabulary, merges, split pattern and special tokens: equal if and only if all ids are. Local. */
+uint64_t lm_vocab_fingerprint(const lm_vocab *v);
+
+/** The bytes of a token; special tokens give their text. Local. id < lm_vocab_size(). *n bytes, not 0-terminated. */
+const char *lm_vocab_bytes(const lm_vocab *v, uint32_t id, size_t *n);
+
+/** Write as a Hugging Face tokenizer.json that `tokenizers` loads with equal ids. Local. */
+lm_status lm_vocab_save(const lm_vocab *v, const char *path, lm_error *err) LM_NODISCARD;
+
+/* ---- text -> ids ---- */
+
+typedef struct lm_ids { /* growable; zero-initialise; free with lm_ids_free() */
+  uint32_t *data;
+  size_t size, capacity;
+} lm_ids;
+void lm_ids_free(lm_ids *ids);
+
+typedef struct lm_encoder lm_encoder; /* opaque: one thread's caches and scratch */
+
+/** @param v kept */
+lm_status lm_encoder_new(lm_encoder **out, const lm_vocab *v, lm_error *err) LM_NODISCARD;
+void lm_encoder_free(lm_encoder *e);
+
+/** Append the ids of n bytes of text, without an end-of-text. Local. Time linear in n on every input.
+ *  @param specials  text that spells a special token becomes that token; else it is ordinary text */
+lm_status lm_encode(lm_encoder *e, const char *text, size_t n, bool specials, lm_ids *out, lm_error *err) LM_NODISCARD;
+
+#endif
