@@ -1,0 +1,143 @@
+/* kernels/ref/attention.c - causal attention, a row of scores at a time. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/memory.h"
+#include "kernels/ref/ref.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Where things lie. qkv [B,T,(H + 2 H_kv) D]: element (b,t) of query head h, of key and of value head g. */
+typedef struct layout {
+  size_t T, H, H_kv, D;
+} layout;
+
+static size_t query_at(const layout *a, size_t b, size_t i, size_t h)
+{
+  return ((b * a->T + i) * (a->H + 2 * a->H_kv) + h) * a->D;
+}
+static size_t key_at(const layout *a, size_t b, size_t j, size_t g)
+{
+  return query_at(a, b, j, a->H + g);
+}
+static size_t value_at(const layout *a, size_t b, size_t j, size_t g)
+{
+  return query_at(a, b, j, a->H + a->H_kv + g);
+}
+static size_t output_at(const layout *a, size_t b, size_t i, size_t h) /* y, dy [B,T,H D] */
+{
+  return ((b * a->T + i) * a->H + h) * a->D;
+}
+static size_t lse_at(const layout *a, size_t b, size_t h, size_t i) /* lse [B,H,T] */
+{
+  return (b * a->H + h) * a->T + i;
+}
+
+static double dot(lm_dtype t, const void *x, size_t i, const void *y, size_t j, size_t D)
+{
+  double sum = 0;
+  for (size_t d = 0; d < D; d++) sum += lm_ref_load(t, x, i + d) * lm_ref_load(t, y, j + d);
+  return sum;
+}
+
+/* The probabilities of query (b,i,h) over keys 0..i; returns log sum_j exp(score_j). */
+static double probabilities(lm_dtype t, double *p, const void *qkv, const layout *a, size_t b, size_t i, size_t h)
+{
+  size_t g = h * a->H_kv / a->H;
+  double largest = -INFINITY, sum = 0;
+  for (size_t j = 0; j <= i; j++) {
+    p[j] = dot(t, qkv, query_at(a, b, i, h), qkv, key_at(a, b, j, g), a->D) / sqrt((double)a->D);
+    largest = fmax(largest, p[j]);
+  }
+  for (size_t j = 0; j <= i; j++) sum += exp(p[j] - largest);
+  double lse = largest + log(sum);
+  for (size_t j = 0; j <= i; j++) p[j] = exp(p[j] - lse);
+  return lse;
+}
+
+static double *scratch(size_t n)
+{
+  double *p;
+  lm_error err;
+  LM_ASSERT(lm_alloc(&p, n, sizeof *p, "scratch of the reference attention", &err) == LM_OK);
+  return p;
+}
+
+void lm_attention_fwd_ref(lm_dtype t, void *y, float *lse, const void *qkv, int B, int T, int H, int H_kv, int D)
+{
+  const layout a = {.T = (size_t)T, .H = (size_t)H, .H_kv = (size_t)H_kv, .D = (size_t)D};
+  double *p = scratch(a.T); /* probabilities of a row */
+  for (size_t b = 0; b < (size_t)B; b++)
+    for (size_t h = 0; h < a.H; h++)
+      for (size_t i = 0; i < a.T; i++) {
+        lse[lse_at(&a, b, h, i)] = (float)probabilities(t, p, qkv, &a, b, i, h);
+        for (size_t d = 0; d < a.D; d++) {
+          double sum = 0;
+          for (size_t j = 0; j <= i; j++) sum += p[j] * lm_ref_load(t, qkv, value_at(&a, b, j, h * a.H_kv / a.H) + d);
+          lm_ref_store(t, y, output_at(&a, b, i, h) + d, sum);
+        }
+      }
+  free(p);
+}
+
+/* Gradients of one sequence and one key/value head, in double until they are complete. */
+typedef struct gradients {
+  double *dq; /* [D], of one query */
+  double *dk; /* [T,D] */
+  double *dv; /* [T,D] */
+} gradients;
+
+/* Query (b,i,h): dv_j += p_j dy; dp_j = dy . v_j; ds_j = p_j (dp_j - dy . y) / sqrt(D); dq += ds_j k_j; dk_j += ds_j q
+ */
+static void query_gradients(lm_dtype t, gradients *s, const double *p, const void *dy, const void *y, const void *qkv,
+                            const layout *a, size_t b, size_t i, size_t h)
+{
+  size_t g = h * a->H_kv / a->H, q = query_at(a, b, i, h), out = output_at(a, b, i, h), D = a->D;
+  double dy_y = dot(t, dy, out, y, out, D);
+  for (size_t d = 0; d < D; d++) s->dq[d] = 0;
+  for (size_t j = 0; j <= i; j++) {
+    size_t k = key_at(a, b, j, g), v = value_at(a, b, j, g);
+    double ds = p[j] * (dot(t, dy, out, qkv, v, D) - dy_y) / sqrt((double)D);
+    for (size_t d = 0; d < D; d++) {
+      s->dv[j * D + d] += p[j] * lm_ref_load(t, dy, out + d);
+      s->dk[j * D + d] += ds * lm_ref_load(t, qkv, q + d);
+      s->dq[d] += ds * lm_ref_load(t, qkv, k + d);
+    }
+  }
+}
+
+/* All queries that read key/value head g of sequence b. */
+static void head_gradients(lm_dtype t, void *dqkv, gradients *s, double *p, const void *dy, const void *y,
+                           const float *lse, const void *qkv, const layout *a, size_t b, size_t g)
+{
+  for (size_t n = 0; n < a->T * a->D; n++) s->dk[n] = s->dv[n] = 0;
+  for (size_t h = 0; h < a->H; h++) {
+    if (h * a->H_kv / a->H != g) continue;
+    for (size_t i = 0; i < a->T; i++) {
+      for (size_t j = 0; j <= i; j++) {
+        double score = dot(t, qkv, query_at(a, b, i, h), qkv, key_at(a, b, j, g), a->D) / sqrt((double)a->D);
+        p[j] = exp(score - (double)lse[lse_at(a, b, h, i)]);
+      }
+      query_gradients(t, s, p, dy, y, qkv, a, b, i, h);
+      for (size_t d = 0; d < a->D; d++) lm_ref_store(t, dqkv, query_at(a, b, i, h) + d, s->dq[d]);
+    }
+  }
+  for (size_t j = 0; j < a->T; j++)
+    for (size_t d = 0; d < a->D; d++) {
+      lm_ref_store(t, dqkv, key_at(a, b, j, g) + d, s->dk[j * a->D + d]);
+      lm_ref_store(t, dqkv, value_at(a, b, j, g) + d, s->dv[j * a->D + d]);
+    }
+}
+
+void lm_attention_bwd_ref(lm_dtype t, void *dqkv, const void *dy, const void *y, const float *lse, const void *qkv,
+                          int B, int T, int H, int H_kv, int D)
+{
+  const layout a = {.T = (size_t)T, .H = (size_t)H, .H_kv = (size_t)H_kv, .D = (size_t)D};
+  gradients s = {.dq = scratch(a.D), .dk = scratch(a.T * a.D), .dv = scratch(a.T * a.D)};
+  double *p = scratch(a.T);
+  for (size_t b = 0; b < (size_t)B; b++)
+    for (size_t g = 0; g < a.H_kv; g++) head_gradients(t, dqkv, &s, p, dy, y, lse, qkv, &a, b, g);
+  free(s.dq);
+  free(s.dk);
+  free(s.dv);
+  free(p);
+}

@@ -1,0 +1,32 @@
+/* kernels/ref/optimizer.c - the norm of a gradient, and AdamW. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "kernels/ref/ref.h"
+
+#include <math.h>
+
+double lm_sum_squares_ref(const float *x, size_t n)
+{
+  double sum = 0;
+  for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+  return sum;
+}
+
+void lm_scale_ref(float *x, float a, size_t n)
+{
+  for (size_t i = 0; i < n; i++) x[i] *= a;
+}
+
+void lm_adamw_ref(float *w, float *m, float *v, const float *g, lm_bf16 *w16, size_t n, const lm_adamw_config *cfg,
+                  float lr, float scale, int64_t step)
+{
+  double beta1 = (double)cfg->beta1, beta2 = (double)cfg->beta2, eps = (double)cfg->eps, decay = (double)cfg->decay;
+  double bias1 = 1 - pow(beta1, (double)step), bias2 = 1 - pow(beta2, (double)step);
+  for (size_t i = 0; i < n; i++) {
+    double gradient = (double)scale * (double)g[i];
+    m[i] = (float)(beta1 * (double)m[i] + (1 - beta1) * gradient);
+    v[i] = (float)(beta2 * (double)v[i] + (1 - beta2) * gradient * gradient);
+    double mhat = (double)m[i] / bias1, vhat = (double)v[i] / bias2;
+    w[i] = (float)((double)w[i] - (double)lr * (mhat / (sqrt(vhat) + eps) + decay * (double)w[i]));
+    if (w16 != NULL) w16[i] = lm_bf16_from_f32(w[i]);
+  }
+}

@@ -1,0 +1,60 @@
+/* kernels/ref/ref.h - what the files of the reference backend share. Formulas and shapes are in kernels.h. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef LM_KERNELS_REF_REF_H
+#define LM_KERNELS_REF_REF_H
+
+#include "kernels/kernels.h"
+
+/* Element i of a tensor stored as t. Everything between a load and a store is in double. */
+static inline double lm_ref_load(lm_dtype t, const void *p, size_t i)
+{
+  LM_ASSERT(t == LM_F32 || t == LM_BF16);
+  return t == LM_F32 ? ((const float *)p)[i] : lm_bf16_to_f32(((const lm_bf16 *)p)[i]);
+}
+
+static inline void lm_ref_store(lm_dtype t, void *p, size_t i, double value)
+{
+  LM_ASSERT(t == LM_F32 || t == LM_BF16);
+  if (t == LM_F32)
+    ((float *)p)[i] = (float)value;
+  else
+    ((lm_bf16 *)p)[i] = lm_bf16_from_f32((float)value);
+}
+
+lm_status lm_alloc_ref(void **out, size_t bytes, const char *what, lm_error *err);
+void lm_release_ref(void *p);
+void lm_zero_ref(void *p, size_t bytes);
+void lm_copy_ref(void *to, const void *from, size_t bytes);
+void lm_cast_ref(void *y, lm_dtype to, const void *x, lm_dtype from, size_t n);
+
+void lm_embedding_fwd_ref(lm_dtype t, void *y, const int32_t *token, const void *wte, const void *wpe, int B, int T,
+                          int C);
+void lm_embedding_bwd_ref(lm_dtype t, float *dwte, float *dwpe, const void *dy, const int32_t *token, int B, int T,
+                          int C);
+
+void lm_layernorm_fwd_ref(lm_dtype t, void *y, float *mean, float *rstd, void *sum, const void *x, const void *branch,
+                          const void *gain, const void *bias, size_t rows, int C, float eps);
+void lm_layernorm_bwd_ref(lm_dtype t, void *dx, float *dgain, float *dbias, const void *dy, const void *x,
+                          const float *mean, const float *rstd, const void *gain, size_t rows, int C);
+
+void lm_linear_fwd_ref(lm_dtype t, void *y, const void *x, const void *w, const void *bias, size_t M, int N, int K);
+void lm_linear_bwd_input_ref(lm_dtype t, void *dx, const void *dy, const void *w, size_t M, int N, int K);
+void lm_linear_bwd_weight_ref(lm_dtype t, float *dw, float *dbias, const void *dy, const void *x, size_t M, int N,
+                              int K);
+
+void lm_gelu_fwd_ref(lm_dtype t, void *y, const void *x, size_t n);
+void lm_gelu_bwd_ref(lm_dtype t, void *dx, const void *dy, const void *x, size_t n);
+
+void lm_attention_fwd_ref(lm_dtype t, void *y, float *lse, const void *qkv, int B, int T, int H, int H_kv, int D);
+void lm_attention_bwd_ref(lm_dtype t, void *dqkv, const void *dy, const void *y, const float *lse, const void *qkv,
+                          int B, int T, int H, int H_kv, int D);
+
+void lm_cross_entropy_ref(lm_dtype t, float *loss, void *z, const int32_t *target, size_t rows, int V, int Vp,
+                          bool gradient);
+
+double lm_sum_squares_ref(const float *x, size_t n);
+void lm_scale_ref(float *x, float a, size_t n);
+void lm_adamw_ref(float *w, float *m, float *v, const float *g, lm_bf16 *w16, size_t n, const lm_adamw_config *cfg,
+                  float lr, float scale, int64_t step);
+
+#endif
