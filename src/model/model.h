@@ -17,7 +17,12 @@ typedef struct lm_model_config {
   bool bias;          /* linear layers and norms have biases */
 } lm_model_config;
 
+/** Local. LM_EINVAL names the key, its value and what was wanted; for heads that do not divide the width, near counts
+ *  that do. */
 lm_status lm_model_config_check(const lm_model_config *cfg, lm_error *err) LM_NODISCARD;
+
+/** Rows of the token embedding and columns of the logits inside: vocab_size rounded up to a multiple of 128. Local. */
+int64_t lm_model_padded_vocab(const lm_model_config *cfg);
 
 /* ---- the parameter table ---- */
 
@@ -28,8 +33,8 @@ typedef enum lm_init {
   LM_INIT_ONE,
 } lm_init;
 
-/** One parameter. Its elements are [offset, offset + count) of the flat space that weights, gradients and optimizer state
- *  share; [offset + count, offset + reserved) is padding and always 0. */
+/** One parameter. Its elements are [offset, offset + count) of the flat space that weights, gradients and optimizer
+ * state share; [offset + count, offset + reserved) is padding and always 0. */
 typedef struct lm_param {
   char name[96]; /* "layers/3/attention/qkv/weight" */
   int ndim;
@@ -51,8 +56,11 @@ typedef struct lm_param_table {
 lm_status lm_param_table_new(lm_param_table *out, const lm_model_config *cfg, lm_error *err) LM_NODISCARD;
 void lm_param_table_free(lm_param_table *t);
 
-/** The initial value of elements [begin, begin + n) of the flat space, on the host. Local. A value depends on seed, name
- *  and element alone: any layout, any thread count gives the same. */
+/** The row of a name, or NULL where the model has no such parameter. Local. */
+const lm_param *lm_param_find(const lm_param_table *t, const char *name);
+
+/** The initial value of elements [begin, begin + n) of the flat space, on the host. Local. A value depends on seed,
+ * name and element alone: any layout, any thread count gives the same. */
 void lm_param_init(const lm_param_table *t, const lm_model_config *cfg, uint64_t seed, size_t begin, size_t n,
                    float *out);
 
@@ -79,8 +87,8 @@ void lm_model_free(lm_model *m);
 const lm_model_config *lm_model_config_of(const lm_model *m);
 const lm_param_table *lm_model_params(const lm_model *m);
 
-void *lm_model_weights(lm_model *m);     /* [elements] of the compute type, on the device */
-float *lm_model_gradients(lm_model *m);  /* [elements] f32, on the device; NULL without training */
+void *lm_model_weights(lm_model *m);    /* [elements] of the compute type, on the device */
+float *lm_model_gradients(lm_model *m); /* [elements] f32, on the device; NULL without training */
 
 /** Forward and backward of one micro-batch; gradients of the *sum* of the losses are added to the gradients. Local.
  *  @param tokens, targets  [B,T] on the host; a target of -1 is ignored; 1 <= B <= max_B, 1 <= T <= n_ctx */
@@ -92,8 +100,11 @@ lm_loss lm_model_eval(lm_model *m, const int32_t *tokens, const int32_t *targets
 /** Logits of the token after the T given ones. Local. @param tokens [T] on the host @param[out] logits [V] f32, host */
 void lm_model_next(lm_model *m, const int32_t *tokens, int T, float *logits);
 
-/** Floating-point operations of a training step per token at length T: 6 N + 6 L C T (causal attention counted once, as
- *  llm.c does; N without the position table). Local. */
+/** Floating-point operations of a training step per token at length T: 6 N + 6 L C T. Local.
+ *  N counts what is multiplied: all parameters but the tables that are only looked up (positions; the token embedding
+ *  where it is not also the head), without the vocabulary's padding. The causal half of attention is counted, once.
+ *  GPT-2 124M, T = 1024: 798543360. llm.c (6 N with positions and padding) says 803478528, PaLM's appendix B (attention
+ *  without the causal half, 12 L C T) 860101632 with the same N. */
 double lm_model_flops_per_token(const lm_model_config *cfg, int T);
 
 #endif
