@@ -1,9 +1,11 @@
 /* src/mpilm.c - main(): finds the subcommand. */
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/fault.h"
 #include "base/log.h"
 #include "command/command.h"
 #include "config.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +75,7 @@ static lm_status run(const lm_command *c, int *argc, char ***argv, lm_error *err
     s = refuse_ranks(c, err);
   }
   lm_log_init(comm.rank, comm.size, comm.host);
+  if (s == LM_OK) s = lm_fault_init(getenv("MPILM_FAULT"), comm.rank, err);
   if (s == LM_OK) s = c->run(&comm, *argc - 2, *argv + 2, err);
   if (s != LM_OK && s != LM_STOPPED) lm_log_error(err);
   lm_comm_end(&comm);
@@ -82,6 +85,7 @@ static lm_status run(const lm_command *c, int *argc, char ***argv, lm_error *err
 int main(int argc, char **argv)
 {
   lm_error err = {0};
+  signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` fails with words instead */
   if (argc < 2) {
     print_overview(stderr);
     return 2;

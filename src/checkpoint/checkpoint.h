@@ -18,16 +18,25 @@ typedef struct lm_checkpoint {
 /** The checkpoints of a run, by step, ascending. Local. *out is the caller's to free(); none is not an error. */
 lm_status lm_checkpoint_scan(const char *run, lm_checkpoint **out, size_t *n, lm_error *err) LM_NODISCARD;
 
+/** Take a run folder into use, before the first step. Collective.
+ *  Makes RUN and RUN/checkpoints, removes what killed saves left (.step-*.part), and makes a test write that every rank
+ *  must see. Missing folders above RUN are made for a relative path only: the parent of an absolute path that is not
+ *  there is more likely a file system that is not mounted. For the job that owns the run; who only reads must not call
+ * it.
+ *  @return LM_EINVAL with path and system text where the folder cannot be made or written */
+lm_status lm_checkpoint_prepare(const lm_comm *comm, const char *run, lm_error *err) LM_NODISCARD;
+
 /** Save `slices` as step's checkpoint, then remove what `keep` no longer wants. Collective.
  *  @param keep  how many complete ones stay, newest by step number; 0: all. Nothing is removed after a failed save. */
 lm_status lm_checkpoint_save(const lm_comm *comm, const char *run, uint64_t step, const lm_state_slice *slices,
                              size_t n, int64_t keep, lm_error *err) LM_NODISCARD;
 
-/** Load the newest checkpoint whose content verifies while it is read, passing over damaged ones with a warning each.
- *  Collective: all ranks load the same. Leftovers of killed saves (.step-*.part) are removed.
+/** Load the newest checkpoint, by step number, whose content verifies while it is read, passing over damaged ones with
+ * a warning each; nothing is removed. Collective: all ranks load the same.
  *  @param[out] step  of what was loaded
  *  @param[out] found false where the run has no checkpoint at all: nothing was read
- *  @return LM_EDAMAGED where there are checkpoints and none is good; LM_EINVAL where a shape does not fit (both shown) */
+ *  @return LM_EDAMAGED where there are checkpoints and none is good; LM_EINVAL where a shape does not fit (both shown)
+ */
 lm_status lm_checkpoint_resume(const lm_comm *comm, const char *run, const lm_state_slice *slices, size_t n,
                                uint64_t *step, bool *found, lm_error *err) LM_NODISCARD;
 

@@ -1,0 +1,40 @@
+/* src/base/fault.h - faults that a test asks for by MPILM_FAULT; in every build, off by default. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef LM_BASE_FAULT_H
+#define LM_BASE_FAULT_H
+
+#include "base/status.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+/** What can be asked for. MPILM_FAULT is a list of these, separated by commas; without `:rank` every rank is meant. */
+typedef enum lm_fault_kind {
+  LM_FAULT_DIE,        /* die@step5:rank2: the process ends at once, as by SIGKILL */
+  LM_FAULT_HANG,       /* hang@step4:rank1: the process stops answering */
+  LM_FAULT_GRAD_INF,   /* grad_inf@step3:rank1: a gradient is not finite */
+  LM_FAULT_FAIL_WRITE, /* fail_write@ckpt2:rank0: a write of the process's 2nd save fails */
+  LM_FAULT_SLOW_SAVE,  /* slow_save=2s, slow_save=200ms: half way through, a save pauses */
+  LM_FAULT_KINDS
+} lm_fault_kind;
+
+/** Read a list of faults for this rank; the list before it is forgotten. Local, the same result on all ranks.
+ *  @param list  getenv("MPILM_FAULT"); NULL or "": none
+ *  @return LM_EINVAL names an entry that is not one, and shows how they look */
+lm_status lm_fault_init(const char *list, int rank, lm_error *err) LM_NODISCARD;
+
+/** Is this fault asked for here, on this rank? Local. n counts steps, or saves, from 1. */
+bool lm_fault(lm_fault_kind kind, uint64_t n);
+
+/** Seconds asked for; 0: none. Local. */
+double lm_fault_seconds(lm_fault_kind kind);
+
+/** End as a node that loses power would: no handler, no buffer, no message to the other ranks. Local. */
+_Noreturn void lm_fault_die(void);
+
+/** Never come back, without using the processor. Local. */
+_Noreturn void lm_fault_hang(void);
+
+/** Sleep what lm_fault_seconds() says. Local. */
+void lm_fault_pause(lm_fault_kind kind);
+
+#endif
