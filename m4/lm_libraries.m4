@@ -71,6 +71,10 @@ AC_DEFUN([LM_ISA_LEVELS], [
     lm_save_CFLAGS=$CFLAGS; CFLAGS="$CFLAGS -Werror -march=x86-64-v4"
     AC_COMPILE_IFELSE([AC_LANG_PROGRAM()], [lm_have_levels=yes; lm_isa_levels="x86-64, x86-64-v3, x86-64-v4"])
     CFLAGS=$lm_save_CFLAGS])
+  LM_LOOP_CFLAGS=
+  m4_foreach_w([lm_flag], [-ftree-vectorize -fvect-cost-model=dynamic -ffp-contract=fast],
+    [LM_TRY_CFLAG([LM_LOOP_CFLAGS], lm_flag)])
+  AC_SUBST([LM_LOOP_CFLAGS])
   AM_CONDITIONAL([X86_LEVELS], [test $lm_have_levels = yes])
   AS_IF([test $lm_have_levels = yes], [lm_x86_levels=1], [lm_x86_levels=0])
   AC_DEFINE_UNQUOTED([LM_X86_LEVELS], [$lm_x86_levels], [CPU loops for x86-64-v3 and -v4 are built])])
