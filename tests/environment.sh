@@ -11,3 +11,7 @@ export OMPI_MCA_rmaps_base_oversubscribe OMPI_MCA_hwloc_base_binding_policy OMPI
 export OMPI_MCA_btl OMPI_MCA_btl_vader_single_copy_mechanism
 : "${OMP_NUM_THREADS=1}" "${MPILM_TEST_TIMEOUT=120}"
 export OMP_NUM_THREADS MPILM_TEST_TIMEOUT
+# Sanitizer builds: a leak of ours is a failure, what the libraries below keep to the end is not.
+LSAN_OPTIONS=suppressions=${abs_top_srcdir-$PWD}/tests/lsan.supp:print_suppressions=0
+UBSAN_OPTIONS=print_stacktrace=1
+export LSAN_OPTIONS UBSAN_OPTIONS

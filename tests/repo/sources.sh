@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# tests/repo/sources.sh - every source says what it is, and includes only what lies below it in the flow.
+# shellcheck source=tests/tap.sh
+. "$srcdir/tests/tap.sh"
+cd "$srcdir" || exit 99
+
+list() { # every file of ours with one of the endings $@
+  local ending
+  for ending; do
+    find src kernels hdf5 tests benchmarks slurm -name "*.$ending" -type f 2>/dev/null
+  done | sort
+}
+
+# The first line is /* path - what it is. */, the second the license. Rust, shell and python say it after a #.
+opening() {
+  local f first second
+  list c h cu cuh | while read -r f; do
+    { read -r first && read -r second; } <"$f"
+    [[ $first == "/* $f - "*'*/' ]] || echo "$f: the first line is '$first', want '/* $f - ... */'"
+    [[ $second == '/* SPDX-License-Identifier: BSD-3-Clause */' ]] || echo "$f: the second line is not the SPDX line"
+  done
+}
+tap_is "$(opening)" "" "a source opens with its name, what it is for, and its license"
+
+# The flow of doc/architecture.md, lowest first. A file includes its own folder and those of a lower number.
+declare -A level=([src/base]=1 [src/comm]=2 [slurm]=3 [hdf5]=3 [kernels]=3 [src/checkpoint]=4 [src/optim]=5
+  [src/gradsync]=6 [src/model]=7 [src/batch]=8 [src/text]=9 [src/train]=10 [src/command]=11 [src]=12)
+
+includes() {
+  local f word folder mine=0 theirs
+  while IFS=: read -r f word; do
+    case $f in
+    src/*/*) mine=${f#src/} && mine=src/${mine%%/*} ;;
+    *) mine=${f%%/*} ;;
+    esac
+    [[ $word == */* ]] || continue # config.h, or a neighbour
+    folder=${word%%/*}
+    [ -d "src/$folder" ] && folder=src/$folder
+    theirs=${level[$folder]-}
+    if [ -z "${level[$mine]-}" ] || [ -z "$theirs" ]; then
+      echo "$f includes $word, and tests/repo/sources.sh has no level for $mine or $folder"
+    elif [ "$folder" != "$mine" ] && [ "$theirs" -ge "${level[$mine]}" ]; then
+      echo "$f includes $word, which lies above it"
+    fi
+  done < <(list c h cu cuh | grep -v '^tests/\|^benchmarks/' |
+    xargs grep -H '^ *# *include "' | sed 's/: *# *include "\([^"]*\)".*/:\1/')
+}
+tap_is "$(includes)" "" "a folder includes only those below it"
+
+tap_is "$(grep -lE '# *include <hdf5.h>' -r src kernels)" "" "only hdf5/ includes hdf5.h"
+tap_is "$(grep -lE 'SLURM_[A-Z]' -r src kernels hdf5 | grep -v '^src/comm/')" "" "only slurm/ and comm/ read SLURM_*"
+later='TO''DO|FIX''ME|X''XX'
+tap_is "$(list c h cu cuh sh | xargs grep -nwE "$later")" "" "nothing is left for later in a comment"
+tap_end
