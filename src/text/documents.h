@@ -12,7 +12,7 @@ typedef struct lm_documents_config {
   const char *separator; /* splits a text file into documents ("\n\n"); "" : a file is one document */
   bool skip_bad;         /* broken jsonl lines are skipped and counted, up to max_bad; else they are an error */
   int64_t max_bad;
-  int64_t first_bytes;   /* stop after this much text; 0: all */
+  int64_t first_bytes; /* stop after this much text; 0: all */
 } lm_documents_config;
 
 typedef struct lm_documents_counts {

@@ -20,14 +20,24 @@ typedef struct lm_vocab lm_vocab; /* opaque, immutable once loaded: threads may 
 lm_status lm_vocab_load(lm_vocab **out, const char *path, lm_pattern pattern, lm_error *err) LM_NODISCARD;
 void lm_vocab_free(lm_vocab *v);
 
+/** Make a vocabulary of merges, as training gives them. Local. Ids 0-255 are the bytes by value, 256 + i is the
+ *  joined bytes of merges[i], and the last id is the special token <|endoftext|>.
+ *  @param merges  [n] pairs of ids (left, right), each below 256 + its own index; copied
+ *  @return LM_ENOMEM; LM_EINVAL where two merges spell the same bytes */
+lm_status lm_vocab_from_merges(lm_vocab **out, const uint32_t (*merges)[2], size_t n, lm_pattern pattern,
+                               lm_error *err) LM_NODISCARD;
+
+#define LM_NO_ID UINT32_MAX /* no token */
+
 uint32_t lm_vocab_size(const lm_vocab *v);        /* ids are [0, size), special tokens included */
-uint32_t lm_vocab_end_of_text(const lm_vocab *v); /* closes every document */
+uint32_t lm_vocab_end_of_text(const lm_vocab *v); /* closes every document; LM_NO_ID where a tokenizer.json has none */
 lm_pattern lm_vocab_pattern(const lm_vocab *v);
 
 /** Hash of vocabulary, merges, split pattern and special tokens: equal if and only if all ids are. Local. */
 uint64_t lm_vocab_fingerprint(const lm_vocab *v);
 
-/** The bytes of a token; special tokens give their text. Local. id < lm_vocab_size(). *n bytes, not 0-terminated. */
+/** The bytes of a token; special tokens give their text. Local. id < lm_vocab_size(). *n bytes, not 0-terminated;
+ *  NULL for an id that the vocabulary leaves unused, as cl100k does. */
 const char *lm_vocab_bytes(const lm_vocab *v, uint32_t id, size_t *n);
 
 /** Write as a Hugging Face tokenizer.json that `tokenizers` loads with equal ids. Local. */

@@ -1,0 +1,128 @@
+/* tests/text/test_split.c - the split patterns against pieces read off their regular expressions. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/tap.h"
+#include "text/split.h"
+#include "text/unicode.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Pieces are separated by '|' in `want`; no text here contains one. */
+static bool splits(lm_pattern p, const char *text, const char *want)
+{
+  char got[256];
+  size_t n = strlen(text), at = 0;
+  for (size_t i = 0; i < n;) {
+    size_t k = lm_split_next(p, text + i, n - i);
+    if (at > 0) got[at++] = '|';
+    memcpy(got + at, text + i, k);
+    at += k;
+    i += k;
+  }
+  got[at] = '\0';
+  if (strcmp(got, want) != 0) fprintf(stderr, "# %s: got  %s\n# want %s\n", lm_pattern_name(p), got, want);
+  return strcmp(got, want) == 0;
+}
+
+static void test_gpt2(void)
+{
+  lm_pattern p = LM_PATTERN_GPT2;
+  tap_ok(splits(p, "Hello world", "Hello| world"), "words");
+  tap_ok(splits(p, "a   b  ", "a|  | b|  "), "a run of spaces leaves its last to the word, and stays whole at the end");
+  tap_ok(splits(p, "a\n\nb", "a|\n|\n|b"), "line ends: the last of a run stands alone");
+  tap_ok(splits(p, "I'm 'store we'LL don\xe2\x80\x99t", "I|'m| '|store| we|'|LL| don|\xe2\x80\x99|t"), "contractions");
+  tap_ok(splits(p, "'store", "'s|tore"), "a contraction does not look at what follows it");
+  tap_ok(splits(p, "x2+y 12345!? _a", "x|2|+|y| 12345|!?| _|a"), "numbers and punctuation");
+  tap_ok(splits(p, "cafe\xcc\x81s", "cafe|\xcc\x81|s"), "a combining mark is no letter");
+  tap_ok(splits(p,
+                "a \xc2\x85"
+                "b",
+                "a| |\xc2\x85|b"),
+         "U+0085 is white space");
+  tap_ok(splits(p,
+                "a \xe2\x80\x8b"
+                "b\x1c",
+                "a| \xe2\x80\x8b|b|\x1c"),
+         "U+200B and U+001C are not");
+  tap_ok(splits(p, " \xe6\x97\xa5\xe6\x9c\xac\xc2\xb2", " \xe6\x97\xa5\xe6\x9c\xac|\xc2\xb2"),
+         "ideographs, a superscript");
+}
+
+static void test_cl100k(void)
+{
+  lm_pattern p = LM_PATTERN_CL100K;
+  tap_ok(splits(p, "a  b  ", "a| | b|  "), "spaces");
+  tap_ok(splits(p, "a \n b\n\n\nc", "a| \n| b|\n\n\n|c"), "a line end closes the run of white space before it");
+  tap_ok(splits(p, "WE'LL 'RE don'T", "WE|'LL| '|RE| don|'T"), "contractions in any case");
+  tap_ok(splits(p, "'\xc5\xbf", "'\xc5\xbf"), "the long s folds to s");
+  tap_ok(splits(p, "1234567 89", "123|456|7| |89"), "numbers in threes, no space in front");
+  tap_ok(splits(p, "f(x)!\n\nb\t\tc", "f|(x|)!\n\n|b|\t|\tc"),
+         "one character may lead a word; line ends follow punctuation");
+}
+
+static void test_o200k(void)
+{
+  lm_pattern p = LM_PATTERN_O200K;
+  tap_ok(splits(p, "HelloWorld ABCdef XYZ", "Hello|World| ABCdef| XYZ"), "case splits words");
+  tap_ok(splits(p, "don't WE'RE x's", "don't| WE'RE| x's"), "contractions belong to their word");
+  tap_ok(splits(p, "//\n/a 1234", "//\n/|a| |123|4"), "slashes follow punctuation");
+  tap_ok(splits(p,
+                "\xe6\x97\xa5"
+                "ABC",
+                "\xe6\x97\xa5|ABC"),
+         "given back up to the last letter without case");
+  tap_ok(splits(p,
+                "\xcc\x81"
+                "ABC",
+                "\xcc\x81|ABC"),
+         "a mark in front is given back too");
+  tap_ok(splits(p, "e\xcc\x81t\xcc\x81", "e\xcc\x81t\xcc\x81"), "marks stay inside words");
+}
+
+static void test_bytes(void)
+{
+  tap_ok(splits(LM_PATTERN_GPT2, "a\xff\xe9 b\xc0\x80", "a|\xff\xe9| b|\xc0\x80"), "bytes that are not UTF-8 are kept");
+  size_t length;
+  tap_ok(lm_utf8_class((const uint8_t *)"\xed\xa0\xbd", 3, &length) == 0 && length == 1, "surrogates are not UTF-8");
+  tap_ok(lm_utf8_class((const uint8_t *)"\xf4\x90\x80\x80", 4, &length) == 0 && length == 1, "nor is U+110000");
+  tap_ok(lm_utf8_class((const uint8_t *)"\xe6\x97", 2, &length) == 0 && length == 1, "nor what is cut off");
+  bool moves = true;
+  unsigned state = 1;
+  for (int round = 0; round < 20000 && moves; round++) {
+    char text[12];
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)((state = state * 1664525u + 1013904223u) >> 24);
+    for (int p = LM_PATTERN_GPT2; p <= LM_PATTERN_LLAMA3; p++)
+      for (size_t i = 0; i < sizeof text && moves;) {
+        size_t k = lm_split_next((lm_pattern)p, text + i, sizeof text - i);
+        moves = k >= 1 && k <= sizeof text - i;
+        i += k;
+      }
+  }
+  tap_ok(moves, "random bytes: every piece has a byte and ends in the text");
+}
+
+static void test_names(void)
+{
+  bool same = true;
+  for (int i = LM_PATTERN_GPT2; i <= LM_PATTERN_LLAMA3; i++) {
+    lm_pattern found;
+    same &= lm_pattern_of_regex(lm_pattern_regex((lm_pattern)i), &found) &&
+            strcmp(lm_pattern_regex(found), lm_pattern_regex((lm_pattern)i)) == 0;
+  }
+  tap_ok(same, "the expression of a pattern leads back to it");
+  lm_pattern found;
+  tap_ok(!lm_pattern_of_regex("\\w+|\\s", &found), "an unknown expression has no pattern");
+}
+
+int main(int argc, char **argv)
+{
+  lm_comm comm;
+  tap_begin(&comm, argc, argv);
+  test_gpt2();
+  test_cl100k();
+  test_o200k();
+  test_bytes();
+  test_names();
+  return tap_end();
+}
