@@ -25,3 +25,23 @@ void lm_hdf5_quiet(void)
 {
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
 }
+
+struct reason {
+  char *out;
+  size_t n;
+};
+
+static herr_t take_innermost(unsigned depth, const H5E_error2_t *entry, void *reason)
+{
+  const struct reason *r = reason;
+  (void)depth;
+  snprintf(r->out, r->n, "%s", entry->desc);
+  return 1; /* stops the walk */
+}
+
+void lm_hdf5_reason(char *out, size_t n)
+{
+  struct reason r = {out, n};
+  snprintf(out, n, "no reason given");
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_innermost, &r);
+}

@@ -15,4 +15,7 @@ bool lm_hdf5_is_parallel(void);
 /** No error stacks on stderr: this folder turns errors into sentences. Local; call before any other HDF5 use. */
 void lm_hdf5_quiet(void);
 
+/** Why the last HDF5 call failed, in its own words: the innermost entry of its error stack. Local. */
+void lm_hdf5_reason(char *out, size_t n);
+
 #endif
