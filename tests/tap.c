@@ -30,7 +30,7 @@ void tap_skip_all(const char *reason)
   exit(0);
 }
 
-static bool verdict(bool holds, const char *format, va_list args)
+static bool LM_PRINTF(2, 0) verdict(bool holds, const char *format, va_list args)
 {
   double failing = !holds;
   lm_allreduce_sum_f64(world, &failing, 1);

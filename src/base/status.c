@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-lm_status lm_fail(lm_error *err, lm_status s, const char *format, ...)
+lm_status(lm_fail)(lm_error *err, lm_status s, const char *format, ...)
 {
   if (err == NULL) return s;
   *err = (lm_error){.status = s, .rank = -1};

@@ -33,6 +33,15 @@ typedef struct lm_error {
 /** Write the sentence into err (which may be NULL) and return s. Local. */
 lm_status lm_fail(lm_error *err, lm_status s, const char *format, ...) LM_PRINTF(3, 4);
 
+#ifdef __clang_analyzer__ /* an analyser sees one file at a time: tell it that a failure is never LM_OK */
+static inline lm_status lm_failure(lm_status s)
+{
+  if (s == LM_OK) __builtin_unreachable();
+  return s;
+}
+#define lm_fail(...) lm_failure(lm_fail(__VA_ARGS__))
+#endif
+
 /** Put words in front of the sentence that err holds, "file: sentence", and return its status. Local. */
 lm_status lm_fail_in(lm_error *err, lm_status s, const char *format, ...) LM_PRINTF(3, 4);
 

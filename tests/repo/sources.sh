@@ -11,13 +11,13 @@ list() { # every file of ours with one of the endings $@
   done | sort
 }
 
-# The first line is /* path - what it is. */, the second the license. Rust, shell and python say it after a #.
+# The first line is /* path - what it is. */, and the license follows.
 opening() {
-  local f first second
+  local f first
   list c h cu cuh | while read -r f; do
-    { read -r first && read -r second; } <"$f"
-    [[ $first == "/* $f - "*'*/' ]] || echo "$f: the first line is '$first', want '/* $f - ... */'"
-    [[ $second == '/* SPDX-License-Identifier: BSD-3-Clause */' ]] || echo "$f: the second line is not the SPDX line"
+    IFS= read -r first <"$f"
+    [[ $first == "/* $f - "* ]] || echo "$f: the first line is '$first', want '/* $f - ... */'"
+    head -n 4 "$f" | grep -qxF '/* SPDX-License-Identifier: BSD-3-Clause */' || echo "$f: no SPDX line at its top"
   done
 }
 tap_is "$(opening)" "" "a source opens with its name, what it is for, and its license"
