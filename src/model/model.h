@@ -84,8 +84,19 @@ lm_status lm_model_new(lm_model **out, const lm_model_config *cfg, const lm_kern
                        bool training, lm_error *err) LM_NODISCARD;
 void lm_model_free(lm_model *m);
 
+/** Bytes of the three blocks of a model. */
+typedef struct lm_model_bytes {
+  size_t weights, gradients, activations;
+} lm_model_bytes;
+
+/** What lm_model_new() with the same arguments would ask the backend for: the same code, nothing allocated. Local.
+ *  @return LM_EINVAL as lm_model_new() */
+lm_status lm_model_measure(lm_model_bytes *out, const lm_model_config *cfg, lm_dtype compute, int max_B, bool training,
+                           lm_error *err) LM_NODISCARD;
+
 const lm_model_config *lm_model_config_of(const lm_model *m);
 const lm_param_table *lm_model_params(const lm_model *m);
+lm_dtype lm_model_compute(const lm_model *m);
 
 void *lm_model_weights(lm_model *m);    /* [elements] of the compute type, on the device */
 float *lm_model_gradients(lm_model *m); /* [elements] f32, on the device; NULL without training */

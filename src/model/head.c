@@ -1,0 +1,23 @@
+/* src/model/head.c - the head and the loss, a chunk of rows at a time: [B*T, V] never exists whole. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "model/parts.h"
+
+void lm_model_head(lm_model *m, size_t rows, bool gradient)
+{
+  size_t C = (size_t)m->C;
+  for (size_t r = 0; r < rows; r += m->head_rows) {
+    size_t n = rows - r < m->head_rows ? rows - r : m->head_rows;
+    const void *x = lm_model_at(m, m->final_norm.out, r * C);
+    void *z = m->work.logits;
+    lm_linear_fwd(m, &m->head, z, x, n);
+    m->k->cross_entropy(m->t, m->work.loss + r, z, m->work.targets + r, n, m->V, m->Vp, gradient);
+    if (gradient) lm_linear_bwd(m, &m->head, lm_model_at(m, m->work.narrow, r * C), z, x, n);
+  }
+}
+
+void lm_model_head_row(lm_model *m, size_t row)
+{
+  const void *x = lm_model_at(m, m->final_norm.out, row * (size_t)m->C);
+  lm_linear_fwd(m, &m->head, m->work.logits, x, 1);
+  m->k->cast(m->work.next, LM_F32, m->work.logits, m->t, (size_t)m->Vp);
+}

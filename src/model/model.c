@@ -1,0 +1,169 @@
+/* src/model/model.c - batches -> loss and gradients. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/memory.h"
+#include "model/parts.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Everything about a model but its three blocks. */
+static lm_status describe(lm_model *m, lm_error *err)
+{
+  LM_TRY(lm_param_table_new(&m->table, &m->cfg, err));
+  if (m->max_B < 1 || m->max_B > INT_MAX / m->cfg.n_ctx)
+    return lm_fail(err, LM_EINVAL, "a micro-batch of %d sequences of %lld tokens; want 1 to %lld sequences", m->max_B,
+                   (long long)m->cfg.n_ctx, INT_MAX / (long long)m->cfg.n_ctx);
+  m->V = (int)m->cfg.vocab_size;
+  m->Vp = (int)lm_model_padded_vocab(&m->cfg);
+  m->L = (int)m->cfg.n_layer;
+  m->H = (int)m->cfg.n_head;
+  m->C = (int)m->cfg.n_embd;
+  /* C rows of logits are as large as the head's matrix: a chunk then reads and writes as much for the one as for the
+   * other. */
+  size_t rows = (size_t)m->max_B * (size_t)m->cfg.n_ctx, chunk = m->C > 64 ? (size_t)m->C : 64;
+  m->head_rows = rows < chunk ? rows : chunk;
+  LM_TRY(lm_alloc(&m->layers, (size_t)m->L, sizeof *m->layers, "the layers of the model", err));
+  lm_model_connect(m);
+  return LM_OK;
+}
+
+static lm_model_bytes measure(lm_model *m)
+{
+  return (lm_model_bytes){.weights = m->table.elements * lm_dtype_size(m->t),
+                          .gradients = m->training ? m->table.elements * sizeof *m->gradients : 0,
+                          .activations = lm_model_place(m)};
+}
+
+static lm_status alloc_block(const lm_model *m, void *out, size_t bytes, const char *of, lm_error *err)
+{
+  char what[160];
+  snprintf(what, sizeof what, "the %s of %zu parameters and %d x %lld tokens in %s: %zu bytes", of, m->table.parameters,
+           m->max_B, (long long)m->cfg.n_ctx, lm_dtype_name(m->t), bytes);
+  return m->k->alloc((void **)out, bytes, what, err);
+}
+
+static lm_status make(lm_model *m, lm_error *err)
+{
+  LM_TRY(describe(m, err));
+  lm_model_bytes bytes = measure(m);
+  LM_TRY(alloc_block(m, &m->weights, bytes.weights, "weights", err));
+  if (m->training) LM_TRY(alloc_block(m, &m->gradients, bytes.gradients, "gradients", err));
+  LM_TRY(alloc_block(m, &m->activations, bytes.activations, "activations", err));
+  lm_model_place(m);
+  return lm_alloc(&m->host_loss, (size_t)m->max_B * (size_t)m->cfg.n_ctx, sizeof *m->host_loss, "the losses", err);
+}
+
+lm_status lm_model_new(lm_model **out, const lm_model_config *cfg, const lm_kernels *k, lm_dtype compute, int max_B,
+                       bool training, lm_error *err)
+{
+  LM_ASSERT(compute == LM_F32 || compute == LM_BF16);
+  LM_TRY(lm_alloc(out, 1, sizeof **out, "a model", err));
+  **out = (lm_model){.cfg = *cfg, .k = k, .t = compute, .max_B = max_B, .training = training};
+  lm_status s = make(*out, err);
+  if (s != LM_OK) {
+    lm_model_free(*out);
+    *out = NULL;
+  }
+  return s;
+}
+
+void lm_model_free(lm_model *m)
+{
+  if (m == NULL) return;
+  m->k->release(m->weights);
+  m->k->release(m->gradients);
+  m->k->release(m->activations);
+  free(m->host_loss);
+  free(m->layers);
+  lm_param_table_free(&m->table);
+  free(m);
+}
+
+lm_status lm_model_measure(lm_model_bytes *out, const lm_model_config *cfg, lm_dtype compute, int max_B, bool training,
+                           lm_error *err)
+{
+  lm_model m = {.cfg = *cfg, .t = compute, .max_B = max_B, .training = training};
+  lm_status s = describe(&m, err);
+  *out = s == LM_OK ? measure(&m) : (lm_model_bytes){0};
+  free(m.layers);
+  lm_param_table_free(&m.table);
+  return s;
+}
+
+const lm_model_config *lm_model_config_of(const lm_model *m)
+{
+  return &m->cfg;
+}
+
+const lm_param_table *lm_model_params(const lm_model *m)
+{
+  return &m->table;
+}
+
+lm_dtype lm_model_compute(const lm_model *m)
+{
+  return m->t;
+}
+
+void *lm_model_weights(lm_model *m)
+{
+  return m->weights;
+}
+
+float *lm_model_gradients(lm_model *m)
+{
+  return m->gradients;
+}
+
+/* An id outside the vocabulary would read, and write, someone else's memory. */
+static void put_tokens(lm_model *m, const int32_t *tokens, int B, int T)
+{
+  LM_ASSERT(B >= 1 && B <= m->max_B && T >= 1 && T <= m->cfg.n_ctx);
+  size_t rows = (size_t)B * (size_t)T;
+  for (size_t i = 0; i < rows; i++) LM_ASSERT(tokens[i] >= 0 && tokens[i] < m->V);
+  m->k->to_device(m->work.tokens, tokens, rows * sizeof *tokens);
+}
+
+static uint64_t put_targets(lm_model *m, const int32_t *targets, size_t rows)
+{
+  uint64_t count = 0;
+  for (size_t i = 0; i < rows; i++) {
+    LM_ASSERT(targets[i] >= -1 && targets[i] < m->V);
+    count += targets[i] >= 0;
+  }
+  m->k->to_device(m->work.targets, targets, rows * sizeof *targets);
+  return count;
+}
+
+static lm_loss run(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T, bool gradient)
+{
+  size_t rows = (size_t)B * (size_t)T;
+  put_tokens(m, tokens, B, T);
+  lm_loss loss = {.count = put_targets(m, targets, rows)};
+  lm_model_forward(m, B, T);
+  lm_model_head(m, rows, gradient);
+  if (gradient) lm_model_backward(m, B, T);
+  m->k->to_host(m->host_loss, m->work.loss, rows * sizeof *m->host_loss);
+  for (size_t i = 0; i < rows; i++) loss.sum += m->host_loss[i];
+  return loss;
+}
+
+lm_loss lm_model_train(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T)
+{
+  LM_ASSERT(m->training);
+  return run(m, tokens, targets, B, T, true);
+}
+
+lm_loss lm_model_eval(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T)
+{
+  return run(m, tokens, targets, B, T, false);
+}
+
+void lm_model_next(lm_model *m, const int32_t *tokens, int T, float *logits)
+{
+  put_tokens(m, tokens, 1, T);
+  lm_model_forward(m, 1, T);
+  lm_model_head_row(m, (size_t)T - 1);
+  m->k->to_host(logits, m->work.next, (size_t)m->V * sizeof *logits);
+}

@@ -1,0 +1,113 @@
+/* src/model/parts.h - what a model is made of; for the files of src/model alone. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef LM_MODEL_PARTS_H
+#define LM_MODEL_PARTS_H
+
+#include "model/model.h"
+
+/* A parameter by its offset in the flat space. */
+#define LM_ABSENT SIZE_MAX
+
+/** y = x w^T + bias. */
+typedef struct lm_linear {
+  size_t weight, bias; /* [out,in], [out] or absent */
+  int out, in;
+} lm_linear;
+
+/** LayerNorm, and what its backward needs. */
+typedef struct lm_norm {
+  size_t weight, bias; /* [C], [C] or absent */
+  void *in, *out;      /* [B,T,C]: what is normed, which is also the residual stream here; the result */
+  float *mean, *rstd;  /* [B,T] */
+} lm_norm;
+
+/** One block: x += out(attention(qkv(norm(x)))), x += down(gelu(up(norm(x)))). */
+typedef struct lm_layer {
+  lm_norm attention_norm;
+  lm_linear qkv;
+  void *qkv_out; /* [B,T,3C] */
+  void *mixed;   /* [B,T,C]: what attention gives */
+  float *lse;    /* [B,H,T] */
+  lm_linear out;
+  lm_norm mlp_norm;
+  lm_linear up;
+  void *up_out, *activated; /* [B,T,4C]: before and after GELU */
+  lm_linear down;
+} lm_layer;
+
+/** Memory that is shared by all layers. Rows are B T; t is the compute type. */
+typedef struct lm_workspace {
+  int32_t *tokens, *targets; /* [B,T] */
+  float *loss;               /* [B,T] */
+  void *narrow;              /* [B,T,C] t: a branch on the way to the residual stream; a gradient on the way back */
+  void *logits;              /* [head_rows,Vp] t, and their gradient */
+  float *next;               /* [Vp]: the logits that lm_model_next() gives */
+  void *dresidual;           /* [B,T,C] t: gradient of the residual stream; training only */
+  void *wide;                /* [B,T,4C] t: gradient inside a branch; training only */
+} lm_workspace;
+
+struct lm_model {
+  lm_model_config cfg;
+  const lm_kernels *k;
+  lm_dtype t;
+  int max_B;
+  bool training;
+  int V, Vp, L, H, C;
+  lm_param_table table;
+
+  size_t token_embedding, position_embedding;
+  lm_layer *layers; /* [L]; without training they share one layer's activations */
+  lm_norm final_norm;
+  lm_linear head; /* [Vp,C]: with the rows that pad the vocabulary, which are 0 */
+  size_t head_rows;
+  lm_workspace work;
+
+  char *weights;     /* the three blocks, on the device */
+  float *gradients;  /* NULL without training */
+  char *activations; /* what layers, final_norm and work point into */
+  float *host_loss;  /* [B,T] */
+};
+
+/** Look up every part's parameters in the table. Local. */
+void lm_model_connect(lm_model *m);
+
+/** Place layers, final_norm and work into the block of activations; where that is NULL, only measure it. Local.
+ *  @return its bytes */
+size_t lm_model_place(lm_model *m);
+
+/** From tokens to the final norm: work.tokens [B,T] -> final_norm.out [B,T,C]. Local. */
+void lm_model_forward(lm_model *m, int B, int T);
+
+/** Back again: work.narrow [B,T,C], the gradient of final_norm.out, -> gradients of all parameters but the head. Local.
+ */
+void lm_model_backward(lm_model *m, int B, int T);
+
+/** The head and the loss of the rows [0, rows), a chunk at a time: -> work.loss [rows]; with gradient also ->
+ * work.narrow [rows,C] and the head's gradient. Local. */
+void lm_model_head(lm_model *m, size_t rows, bool gradient);
+
+/** The logits of one row of final_norm.out -> work.next [Vp]. Local. */
+void lm_model_head_row(lm_model *m, size_t row);
+
+/** y = x w^T + bias.  x [rows,in], y [rows,out]. Local. */
+void lm_linear_fwd(lm_model *m, const lm_linear *l, void *y, const void *x, size_t rows);
+/** dw += dy^T x, dbias += sum dy, dx = dy w. Local. */
+void lm_linear_bwd(lm_model *m, const lm_linear *l, void *dx, const void *dy, const void *x, size_t rows);
+
+/** Element i of a tensor of the compute type. */
+static inline void *lm_model_at(const lm_model *m, void *tensor, size_t i)
+{
+  return (char *)tensor + i * lm_dtype_size(m->t);
+}
+
+/** The weights and the gradients of the parameter at an offset; NULL where it is absent. */
+static inline const void *lm_model_weight(const lm_model *m, size_t offset)
+{
+  return offset == LM_ABSENT ? NULL : m->weights + offset * lm_dtype_size(m->t);
+}
+static inline float *lm_model_gradient(const lm_model *m, size_t offset)
+{
+  return offset == LM_ABSENT ? NULL : m->gradients + offset;
+}
+
+#endif
