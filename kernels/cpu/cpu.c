@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/linear.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,16 +76,6 @@ static void copy(void *to, const void *from, size_t bytes)
   if (bytes > 0) memcpy(to, from, bytes);
 }
 
-bool lm_cpu_bf16_is_fast(void)
-{
-#if defined __x86_64__
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx512bf16");
-#else
-  return false;
-#endif
-}
-
 static const lm_cpu_loops *chosen;
 static lm_kernels table;
 
@@ -92,6 +83,17 @@ const lm_cpu_loops *lm_cpu_level(void)
 {
   LM_ASSERT(chosen != NULL);
   return chosen;
+}
+
+/* A level below the CPU's best does without its bf16 products too. */
+bool lm_cpu_bf16_is_fast(void)
+{
+#if LM_X86_LEVELS
+  __builtin_cpu_init();
+  return (chosen == NULL || chosen == &lm_cpu_loops_v4) && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
 }
 
 lm_status lm_cpu_start(const lm_kernels **out, lm_error *err)
@@ -109,6 +111,9 @@ lm_status lm_cpu_start(const lm_kernels **out, lm_error *err)
   /* An operation that has no loop yet is computed by its definition. */
 #define TAKE(operation)                                                                                                \
   if (chosen->table.operation != NULL) table.operation = chosen->table.operation
+  table.linear_fwd = lm_linear_fwd_cpu;
+  table.linear_bwd_input = lm_linear_bwd_input_cpu;
+  table.linear_bwd_weight = lm_linear_bwd_weight_cpu;
   TAKE(cast);
   TAKE(embedding_fwd);
   TAKE(embedding_bwd);

@@ -8,4 +8,6 @@
 const lm_cpu_loops LM_LEVEL(lm_cpu_loops) = {
     .table = {.isa = LM_LEVEL_NAME},
     .column_sums = LM_LEVEL(lm_column_sums),
+    .widen = LM_LEVEL(lm_widen),
+    .narrow = LM_LEVEL(lm_narrow),
 };
