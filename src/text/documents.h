@@ -7,32 +7,70 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What files hold. AUTO goes by the name, a .gz, .dz, .zst or .zstd put aside: .jsonl, .ndjson and .json are JSON
+ * Lines, everything else, stdin too, is text. */
+typedef enum lm_format { LM_FORMAT_AUTO, LM_FORMAT_TEXT, LM_FORMAT_JSONL } lm_format;
+#define LM_FORMAT_WORDS "auto|text|jsonl" /* for option tables, in the order of the enum */
+
 typedef struct lm_documents_config {
   const char *text_key;  /* of jsonl; "text" */
-  const char *separator; /* splits a text file into documents ("\n\n"); "" : a file is one document */
+  const char *separator; /* splits a text file into documents ("\n\n"); "": a file is one document */
   bool skip_bad;         /* broken jsonl lines are skipped and counted, up to max_bad; else they are an error */
   int64_t max_bad;
-  int64_t first_bytes; /* stop after this much text; 0: all */
+  int64_t first_bytes; /* the document that reaches this much text is the last; 0: all */
+  lm_format format;
 } lm_documents_config;
 
+/* Documents given out and bytes of their text; documents dropped as empty; lines skipped as broken; halves of surrogate
+ * pairs that became U+FFFD. */
 typedef struct lm_documents_counts {
-  uint64_t documents, empty, bad, bytes; /* given out, dropped as empty, skipped as broken; bytes of text given out */
+  uint64_t documents, empty, bad, bytes, lone_surrogates;
 } lm_documents_counts;
+
+/* Where a document was found. A record is a document of a text file, or a line (blank ones counted) of JSON Lines. */
+typedef struct lm_documents_place {
+  const char *path;
+  size_t file;       /* in [0, lm_documents_files()) */
+  uint64_t record;   /* in its file, from 1 */
+  uint64_t position; /* bytes of the file as stored that were read so far: for progress, ahead of the document */
+} lm_documents_place;
 
 typedef struct lm_documents lm_documents; /* opaque */
 
-/** Open files as one stream of documents. Local. Folders stand for their files, sorted by name; "-" is stdin.
- *  What a file is, is told by its name: *.jsonl[.gz|.zst], *.ndjson..., everything else is text; .gz, .dz and .zst
- *  are told by content. @param paths kept @param cfg copied */
+/** Open files as one stream of documents. Local. A folder stands for all files in it and in its folders, sorted by name,
+ *  byte by byte, folder by folder; names that begin with a dot are left out. "-" is stdin. Files come in the order
+ *  given. Compression is told by content, see decompress.h.
+ *
+ *  Text is passed on as it is: CR, NUL and bytes that are not UTF-8 stay. Only a byte order mark at the start of a file
+ *  is dropped. Separators are found from the left and belong to no document; what follows the last one is a document
+ *  only if it is not empty. In JSON Lines blank lines are no records; json_line.h says what a line may hold.
+ *
+ *  Memory: about twice the longest document or line, and 1 MiB.
+ *  @param paths  kept
+ *  @param cfg    copied, its strings kept
+ *  @return LM_EINVAL (a path does not exist, a folder without files, an empty text_key), LM_EIO, LM_ENOMEM; *out is
+ *          NULL then. Files are opened when their turn comes. */
 lm_status lm_documents_open(lm_documents **out, const char *const *paths, size_t n_paths,
                             const lm_documents_config *cfg, lm_error *err) LM_NODISCARD;
 
 /** The next document that is not empty. Local.
  *  @param[out] text  n bytes, valid until the next call; NULL at the end of all input
- *  @return LM_EINVAL names file, line, byte: broken line, truncated compressed data */
+ *  @return LM_EINVAL names file and line and byte: a broken line; damaged or cut-off compressed data, which skip_bad
+ * never forgives. LM_EIO, LM_ENOMEM. Nothing may be asked of a stream that failed but its counts. */
 lm_status lm_documents_next(lm_documents *d, const char **text, size_t *n, lm_error *err) LM_NODISCARD;
 
 const lm_documents_counts *lm_documents_count(const lm_documents *d);
+
+/** Why the first of the skipped lines was skipped; "" where none was. Local. */
+const char *lm_documents_first_bad(const lm_documents *d);
+
+/** Where the document given last was found. Local. */
+lm_documents_place lm_documents_where(const lm_documents *d);
+
+/** The files that the paths stand for, in reading order. Local. */
+size_t lm_documents_files(const lm_documents *d);
+const char *lm_documents_file(const lm_documents *d, size_t i);
+
 void lm_documents_close(lm_documents *d);
 
 #endif
