@@ -37,8 +37,8 @@ typedef struct lm_documents_place {
 
 typedef struct lm_documents lm_documents; /* opaque */
 
-/** Open files as one stream of documents. Local. A folder stands for all files in it and in its folders, sorted by name,
- *  byte by byte, folder by folder; names that begin with a dot are left out. "-" is stdin. Files come in the order
+/** Open files as one stream of documents. Local. A folder stands for all files in it and in its folders, sorted by
+ * name, byte by byte, folder by folder; names that begin with a dot are left out. "-" is stdin. Files come in the order
  *  given. Compression is told by content, see decompress.h.
  *
  *  Text is passed on as it is: CR, NUL and bytes that are not UTF-8 stay. Only a byte order mark at the start of a file
