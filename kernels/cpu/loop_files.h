@@ -13,4 +13,33 @@ void LM_LEVEL(lm_column_sums)(lm_dtype t, float *sum, const void *x, size_t rows
 void LM_LEVEL(lm_widen)(float *y, const lm_bf16 *x, size_t x_row, size_t rows, size_t n);
 void LM_LEVEL(lm_narrow)(lm_bf16 *y, size_t y_row, const float *x, const lm_bf16 *bias, size_t rows, size_t n);
 
+/* cast.c */
+void LM_LEVEL(lm_cast)(void *y, lm_dtype to, const void *x, lm_dtype from, size_t n);
+
+/* embedding.c */
+void LM_LEVEL(lm_embedding_fwd)(lm_dtype t, void *y, const int32_t *token, const void *wte, const void *wpe, int B,
+                                int T, int C);
+void LM_LEVEL(lm_embedding_bwd)(lm_dtype t, float *dwte, float *dwpe, const void *dy, const int32_t *token, int B,
+                                int T, int C);
+
+/* layernorm.c */
+void LM_LEVEL(lm_layernorm_fwd)(lm_dtype t, void *y, float *mean, float *rstd, void *sum, const void *x,
+                                const void *branch, const void *gain, const void *bias, size_t rows, int C, float eps);
+void LM_LEVEL(lm_layernorm_bwd)(lm_dtype t, void *dx, float *dgain, float *dbias, const void *dy, const void *x,
+                                const float *mean, const float *rstd, const void *gain, size_t rows, int C);
+
+/* gelu.c */
+void LM_LEVEL(lm_gelu_fwd)(lm_dtype t, void *y, const void *x, size_t n);
+void LM_LEVEL(lm_gelu_bwd)(lm_dtype t, void *dx, const void *dy, const void *x, size_t n);
+
+/* cross_entropy.c */
+void LM_LEVEL(lm_cross_entropy)(lm_dtype t, float *loss, void *z, const int32_t *target, size_t rows, int V, int Vp,
+                                bool gradient);
+
+/* optimizer.c */
+double LM_LEVEL(lm_sum_squares)(const float *x, size_t n);
+void LM_LEVEL(lm_scale)(float *x, float a, size_t n);
+void LM_LEVEL(lm_adamw)(float *w, float *m, float *v, const float *g, lm_bf16 *w16, size_t n,
+                        const lm_adamw_config *cfg, float lr, float scale, int64_t step);
+
 #endif

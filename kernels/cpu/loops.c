@@ -6,7 +6,21 @@
 #include "kernels/cpu/loops.h"
 
 const lm_cpu_loops LM_LEVEL(lm_cpu_loops) = {
-    .table = {.isa = LM_LEVEL_NAME},
+    .table =
+        {
+            .isa = LM_LEVEL_NAME,
+            .cast = LM_LEVEL(lm_cast),
+            .embedding_fwd = LM_LEVEL(lm_embedding_fwd),
+            .embedding_bwd = LM_LEVEL(lm_embedding_bwd),
+            .layernorm_fwd = LM_LEVEL(lm_layernorm_fwd),
+            .layernorm_bwd = LM_LEVEL(lm_layernorm_bwd),
+            .gelu_fwd = LM_LEVEL(lm_gelu_fwd),
+            .gelu_bwd = LM_LEVEL(lm_gelu_bwd),
+            .cross_entropy = LM_LEVEL(lm_cross_entropy),
+            .sum_squares = LM_LEVEL(lm_sum_squares),
+            .scale = LM_LEVEL(lm_scale),
+            .adamw = LM_LEVEL(lm_adamw),
+        },
     .column_sums = LM_LEVEL(lm_column_sums),
     .widen = LM_LEVEL(lm_widen),
     .narrow = LM_LEVEL(lm_narrow),

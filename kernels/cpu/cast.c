@@ -1,0 +1,26 @@
+/* kernels/cpu/cast.c - conversions between f32 and bf16. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "kernels/cpu/loop_files.h"
+#include "kernels/cpu/vector.h"
+
+enum { BLOCK = 1 << 14 };
+
+LM_INLINE void convert(void *y, lm_dtype to, const void *x, lm_dtype from, size_t begin, size_t end)
+{
+#pragma omp simd
+  for (size_t i = begin; i < end; i++) lm_store(to, y, i, lm_load(from, x, i));
+}
+
+void LM_LEVEL(lm_cast)(void *y, lm_dtype to, const void *x, lm_dtype from, size_t n)
+{
+#pragma omp parallel for schedule(static) if (n > 2 * BLOCK)
+  for (size_t i = 0; i < n; i += BLOCK) {
+    size_t end = n - i < BLOCK ? n : i + BLOCK, size = lm_dtype_size(to);
+    if (to == from)
+      memcpy((char *)y + i * size, (const char *)x + i * size, (end - i) * size);
+    else if (to == LM_BF16)
+      convert(y, LM_BF16, x, LM_F32, i, end);
+    else
+      convert(y, LM_F32, x, LM_BF16, i, end);
+  }
+}

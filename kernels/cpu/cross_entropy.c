@@ -1,0 +1,78 @@
+/* kernels/cpu/cross_entropy.c - softmax and negative log-likelihood, a row of logits at a time. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "kernels/cpu/loop_files.h"
+#include "kernels/cpu/vector.h"
+
+#include <float.h>
+
+enum {
+  BLOCK = 1 << 10, /* logits that stay in the first cache between their maximum and their sum */
+  SMALL = 1 << 14, /* logits that do not pay for a second thread */
+};
+
+/* A NaN is passed over here and found again in the sum. */
+LM_INLINE float largest_of(lm_dtype t, const void *z, size_t begin, size_t end)
+{
+  float largest = -FLT_MAX;
+#pragma omp simd reduction(max : largest)
+  for (size_t i = begin; i < end; i++) {
+    float x = lm_load(t, z, i);
+    largest = x > largest ? x : largest;
+  }
+  return largest;
+}
+
+LM_INLINE float sum_of_exp(lm_dtype t, const void *z, size_t begin, size_t end, float largest)
+{
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (size_t i = begin; i < end; i++) sum += lm_exp(lm_load(t, z, i) - largest);
+  return sum;
+}
+
+/* z[i] = exp(z[i] - largest) / sum, and 1 less at the target. */
+LM_INLINE void gradient_of(lm_dtype t, void *z, size_t begin, size_t end, size_t target, float largest, float sum)
+{
+  float at_target = lm_exp(lm_load(t, z, target) - largest) / sum - 1, inverse = 1 / sum;
+#pragma omp simd
+  for (size_t i = begin; i < end; i++) lm_store(t, z, i, lm_exp(lm_load(t, z, i) - largest) * inverse);
+  lm_store(t, z, target, at_target);
+}
+
+/* The V logits that begin at element `at`. One pass for the sum, relative to the largest logit so far, and one for the
+ * gradient. */
+LM_INLINE float row(lm_dtype t, void *z, size_t at, size_t V, size_t target, bool gradient)
+{
+  float largest = -FLT_MAX;
+  double sum = 0;
+  for (size_t i = at; i < at + V; i += BLOCK) {
+    size_t end = at + V - i < BLOCK ? at + V : i + BLOCK;
+    float here = largest_of(t, z, i, end);
+    if (here > largest) {
+      sum *= exp((double)largest - (double)here);
+      largest = here;
+    }
+    sum += (double)sum_of_exp(t, z, i, end, largest);
+  }
+  double loss = log(sum) + (double)largest - (double)lm_load(t, z, at + target);
+  if (gradient) gradient_of(t, z, at, at + V, at + target, largest, (float)sum);
+  return (float)loss;
+}
+
+void LM_LEVEL(lm_cross_entropy)(lm_dtype t, float *loss, void *z, const int32_t *target, size_t rows, int V, int Vp,
+                                bool gradient)
+{
+  size_t V_ = (size_t)V, Vp_ = (size_t)Vp, size = lm_dtype_size(t);
+#pragma omp parallel for schedule(static) if (rows * V_ > SMALL)
+  for (size_t r = 0; r < rows; r++) {
+    bool ignored = target[r] < 0;
+    if (ignored)
+      loss[r] = 0;
+    else if (t == LM_F32)
+      loss[r] = row(LM_F32, z, r * Vp_, V_, (size_t)target[r], gradient);
+    else
+      loss[r] = row(LM_BF16, z, r * Vp_, V_, (size_t)target[r], gradient);
+    size_t kept = ignored ? 0 : V_; /* behind them, zeros */
+    if (gradient) memset((char *)z + (r * Vp_ + kept) * size, 0, (Vp_ - kept) * size);
+  }
+}
