@@ -38,8 +38,8 @@ static lm_model_bytes measure(lm_model *m)
 static lm_status alloc_block(const lm_model *m, void *out, size_t bytes, const char *of, lm_error *err)
 {
   char what[160];
-  snprintf(what, sizeof what, "the %s of %zu parameters and %d x %lld tokens in %s: %zu bytes", of, m->table.parameters,
-           m->max_B, (long long)m->cfg.n_ctx, lm_dtype_name(m->t), bytes);
+  snprintf(what, sizeof what, "the %s of %zu parameters and %d x %lld tokens in %s", of, m->table.parameters, m->max_B,
+           (long long)m->cfg.n_ctx, lm_dtype_name(m->t));
   return m->k->alloc((void **)out, bytes, what, err);
 }
 
