@@ -3,6 +3,7 @@
 #ifndef LM_HDF5_LIBRARY_H
 #define LM_HDF5_LIBRARY_H
 
+#include "base/status.h"
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -17,5 +18,8 @@ void lm_hdf5_quiet(void);
 
 /** Why the last HDF5 call failed, in its own words: the innermost entry of its error stack. Local. */
 void lm_hdf5_reason(char *out, size_t n);
+
+/** lm_fail() with that reason behind the sentence. Local. */
+lm_status lm_hdf5_fail(lm_error *err, lm_status s, const char *format, ...) LM_PRINTF(3, 4);
 
 #endif

@@ -8,9 +8,9 @@
 
 enum { LM_STATE_NAME = 128, LM_STATE_DIMS = 4 };
 
-/** One tensor as one rank holds it: elements [begin, begin + count) of the flattened, row-major, global tensor. The list
- *  of names, dtypes and shapes is the same on all ranks and in the same order; begin, count and data are the rank's own.
- *  Over all ranks the slices that are written cover each tensor exactly once. */
+/** One tensor as one rank holds it: elements [begin, begin + count) of the flattened, row-major, global tensor. The
+ * list of names, dtypes and shapes is the same on all ranks and in the same order; begin, count and data are the rank's
+ * own. Over all ranks the slices that are written cover each tensor exactly once. */
 typedef struct lm_state_slice {
   char name[LM_STATE_NAME]; /* "/model/layers/3/attention/qkv/weight" */
   lm_dtype dtype;
@@ -22,19 +22,21 @@ typedef struct lm_state_slice {
 
 /** Write a state file completely or not at all. Collective.
  *  The file is laid out with HDF5 under a temporary name in the same folder, each rank writes its slices at their known
- *  offsets, the hashes of the buffers go to /integrity, then fsync, rename, fsync of the folder (doc/formats.md).
- *  @param path   final name
- *  @return LM_EIO with path and system text, LM_ENOMEM; the file does not exist under its name then */
+ *  offsets, the hashes of the buffers go to /integrity, then fsync, rename, fsync of the folder (doc/checkpoints.md).
+ *  @param path   final name; what it names is replaced at the rename
+ *  @return LM_EIO with path and system text, LM_ENOMEM; the file does not exist under its name then, or is the old one.
+ *          LM_EINVAL: ranks disagree on the list, or their slices do not cover a tensor exactly once */
 lm_status lm_state_write(const lm_comm *comm, const char *path, const lm_state_slice *slices, size_t n,
                          lm_error *err) LM_NODISCARD;
 
 /** Read slices from a file; any slice of any tensor, by any number of ranks. Collective.
- *  A tensor that the file lacks, or holds with another shape, is LM_EINVAL naming both; dtype f32 <-> bf16 is converted.
- *  What is read is compared with /integrity where a rank reads whole slabs: LM_EDAMAGED names the tensor. */
+ *  A tensor that the file lacks, or holds with another shape, is LM_EINVAL naming both; dtype f32 <-> bf16 is
+ * converted. Every slab that holds an element of a slice is read whole and compared with /integrity: LM_EDAMAGED names
+ * the tensor. After a failure the slices hold a mixture of old and new elements. */
 lm_status lm_state_read(const lm_comm *comm, const char *path, const lm_state_slice *slices, size_t n,
                         lm_error *err) LM_NODISCARD;
 
-/** What one tensor of a file looks like. */
+/** What one tensor of a file looks like. A text has one dimension, its bytes. */
 typedef struct lm_state_entry {
   char name[LM_STATE_NAME];
   lm_dtype dtype;
@@ -42,11 +44,15 @@ typedef struct lm_state_entry {
   size_t shape[LM_STATE_DIMS];
 } lm_state_entry;
 
-/** Is this a complete state file, and what is in it? Local. *entries is the caller's to free(). LM_EINVAL: not one of
- *  ours; LM_EDAMAGED: torn, truncated, or without its mark. */
+/** Is this a complete state file, and what is in it? Local. *entries is the caller's to free(), in the order written.
+ *  LM_EINVAL: not one of ours; LM_EDAMAGED: torn, truncated, or without its mark. Everything but the tensors' elements
+ *  has been compared with the manifest then. */
 lm_status lm_state_list(const char *path, lm_state_entry **entries, size_t *n, lm_error *err) LM_NODISCARD;
 
-/** Compare every hash with the bytes on disk. Local. LM_EDAMAGED names the first tensor that differs. */
+/** How many ranks wrote a file. Local. Returns as lm_state_list(). */
+lm_status lm_state_ranks(const char *path, uint64_t *ranks, lm_error *err) LM_NODISCARD;
+
+/** Compare every byte on disk with its hash. Local. LM_EDAMAGED names the first tensor that differs. */
 lm_status lm_state_verify(const char *path, lm_error *err) LM_NODISCARD;
 
 #endif

@@ -1,0 +1,601 @@
+/* hdf5/state_layout.c - where things are in a state file: made and read with HDF5, on one rank. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "config.h"
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "hdf5/library.h"
+#include "hdf5/state_layout.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <hdf5.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "tensors are written as they are in memory, and the files are little-endian"
+#endif
+
+#define FORMAT_NAME "mpilm state"
+enum { FORMAT_VERSION = 1 };
+
+size_t lm_state_elements(int ndim, const size_t *shape)
+{
+  size_t n = 1;
+  for (int i = 0; i < ndim; i++) n *= shape[i];
+  return n;
+}
+
+int lm_state_slab_order(const void *a, const void *b)
+{
+  const lm_state_slab *x = a, *y = b;
+  if (x->tensor != y->tensor) return x->tensor < y->tensor ? -1 : 1;
+  return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+void lm_state_slab_name(const lm_state_layout *layout, const lm_state_slab *slab, char out[256])
+{
+  const lm_state_entry *e = &layout->tensors[slab->tensor].entry;
+  if (slab->count == lm_state_elements(e->ndim, e->shape))
+    snprintf(out, 256, "%s", e->name);
+  else
+    snprintf(out, 256, "%s, elements %" PRIu64 " to %" PRIu64, e->name, slab->begin, slab->begin + slab->count - 1);
+}
+
+void lm_state_layout_free(lm_state_layout *layout)
+{
+  free(layout->tensors);
+  free(layout->slabs);
+  *layout = (lm_state_layout){0};
+}
+
+static lm_status fail_errno(lm_error *err, const char *what, const char *path)
+{
+  int e = errno;
+  return lm_fail(err, e == ENOENT || e == ENOTDIR ? LM_EINVAL : LM_EIO, "%s: cannot %s: %s", path, what, strerror(e));
+}
+
+/* ---- types ---- */
+
+/* The upper half of a binary32: sign, 8 exponent bits, 7 of fraction; h5dump prints its values. */
+static hid_t bf16_type(void)
+{
+  hid_t t = H5Tcopy(H5T_IEEE_F32LE);
+  if (H5Tset_fields(t, 15, 7, 8, 0, 7) < 0 || H5Tset_size(t, 2) < 0 || H5Tset_precision(t, 16) < 0 ||
+      H5Tset_ebias(t, 127) < 0)
+    return H5I_INVALID_HID;
+  return t;
+}
+
+static hid_t text_type(size_t bytes)
+{
+  hid_t t = H5Tcopy(H5T_C_S1);
+  if (H5Tset_size(t, bytes > 0 ? bytes : 1) < 0 || H5Tset_strpad(t, H5T_STR_NULLPAD) < 0 ||
+      H5Tset_cset(t, H5T_CSET_UTF8) < 0)
+    return H5I_INVALID_HID;
+  return t;
+}
+
+/* The type of a dataset in the file; the caller's to close. */
+static hid_t type_of(const lm_state_entry *e)
+{
+  switch (e->dtype) {
+  case LM_F32: return H5Tcopy(H5T_IEEE_F32LE);
+  case LM_BF16: return bf16_type();
+  case LM_U64: return H5Tcopy(H5T_STD_U64LE);
+  case LM_TEXT: return text_type(e->shape[0]);
+  }
+  return H5I_INVALID_HID;
+}
+
+/* A text is one string, not an array of bytes. */
+static hid_t space_of(const lm_state_entry *e)
+{
+  hsize_t dims[LM_STATE_DIMS];
+  if (e->dtype == LM_TEXT) return H5Screate(e->shape[0] > 0 ? H5S_SCALAR : H5S_NULL);
+  if (e->ndim == 0) return H5Screate(H5S_SCALAR);
+  for (int i = 0; i < e->ndim; i++) dims[i] = e->shape[i];
+  return H5Screate_simple(e->ndim, dims, NULL);
+}
+
+static hid_t slab_type(void)
+{
+  hid_t t = H5Tcreate(H5T_COMPOUND, sizeof(lm_state_slab));
+  H5Tinsert(t, "tensor", offsetof(lm_state_slab, tensor), H5T_STD_U64LE);
+  H5Tinsert(t, "begin", offsetof(lm_state_slab, begin), H5T_STD_U64LE);
+  H5Tinsert(t, "count", offsetof(lm_state_slab, count), H5T_STD_U64LE);
+  H5Tinsert(t, "hash", offsetof(lm_state_slab, hash), H5T_STD_U64LE);
+  return t;
+}
+
+/* ---- opening ---- */
+
+/* Every piece of metadata has a checksum from format 1.8 on, so HDF5 refuses damaged metadata instead of following it.
+ * No locks: a .part has one writer, a finished file never changes, and not every file system has them. */
+static hid_t access_properties(void)
+{
+  hid_t p = H5Pcreate(H5P_FILE_ACCESS);
+  H5Pset_libver_bounds(p, H5F_LIBVER_V18, H5F_LIBVER_LATEST);
+  H5Pset_fclose_degree(p, H5F_CLOSE_STRONG); /* closing the file closes what an error left open in it */
+#if H5_VERSION_GE(1, 10, 7)
+  H5Pset_file_locking(p, false, true);
+#endif
+  return p;
+}
+
+static hid_t open_file(const char *path, unsigned flags)
+{
+  lm_hdf5_quiet();
+  hid_t access = access_properties(), file = H5Fopen(path, flags, access);
+  hid_t reason = H5Eget_current_stack(); /* the next call would forget it */
+  H5Pclose(access);
+  H5Eset_current_stack(reason);
+  return file;
+}
+
+static hid_t create_file(const char *path)
+{
+  lm_hdf5_quiet();
+  hid_t access = access_properties(), creation = H5Pcreate(H5P_FILE_CREATE);
+  H5Pset_obj_track_times(creation, false);
+  hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, creation, access);
+  H5Pclose(access);
+  H5Pclose(creation);
+  return file;
+}
+
+/* ---- making ---- */
+
+/* How every dataset is made: one run of bytes whose place is known before it is written, groups along the way, and no
+ * times, so that the same state gives the same bytes. */
+struct maker {
+  hid_t file, links, datasets;
+};
+
+static struct maker maker_new(const char *path)
+{
+  struct maker m = {create_file(path), H5Pcreate(H5P_LINK_CREATE), H5Pcreate(H5P_DATASET_CREATE)};
+  H5Pset_create_intermediate_group(m.links, 1);
+  H5Pset_layout(m.datasets, H5D_CONTIGUOUS);
+  H5Pset_alloc_time(m.datasets, H5D_ALLOC_TIME_EARLY);
+  H5Pset_fill_time(m.datasets, H5D_FILL_TIME_NEVER);
+  H5Pset_obj_track_times(m.datasets, false);
+  return m;
+}
+
+/* Closes type and space. *offset is 0 where the dataset has no bytes. */
+static bool make_dataset(const struct maker *m, const char *name, hid_t type, hid_t space, const void *value,
+                         uint64_t *offset)
+{
+  hid_t d = H5Dcreate2(m->file, name, type, space, m->links, m->datasets, H5P_DEFAULT);
+  bool good = d >= 0 && (value == NULL || H5Dwrite(d, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, value) >= 0);
+  haddr_t at = d >= 0 ? H5Dget_offset(d) : HADDR_UNDEF;
+  *offset = at == HADDR_UNDEF ? 0 : at;
+  if (d >= 0) H5Dclose(d);
+  if (type >= 0) H5Tclose(type);
+  if (space >= 0) H5Sclose(space);
+  return good;
+}
+
+static bool make_attribute(hid_t where, const char *name, hid_t type, const void *value)
+{
+  hid_t space = H5Screate(H5S_SCALAR), a = H5Acreate2(where, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+  bool good = a >= 0 && H5Awrite(a, type, value) >= 0;
+  if (a >= 0) H5Aclose(a);
+  H5Sclose(space);
+  return good;
+}
+
+static lm_status make_tensors(const struct maker *m, const char *path, lm_state_layout *layout, lm_error *err)
+{
+  for (size_t i = 0; i < layout->n; i++) {
+    lm_state_place *p = &layout->tensors[i];
+    const lm_state_entry *e = &p->entry;
+    p->bytes = lm_state_elements(e->ndim, e->shape) * lm_dtype_size(e->dtype);
+    if (!make_dataset(m, e->name, type_of(e), space_of(e), NULL, &p->offset) || (p->bytes > 0 && p->offset == 0))
+      return lm_hdf5_fail(err, LM_EIO, "%s: cannot make %s", path, e->name);
+  }
+  return LM_OK;
+}
+
+static lm_status make_integrity(const struct maker *m, const char *path, lm_state_layout *layout, lm_error *err)
+{
+  hsize_t n = layout->n, slabs = layout->n_slabs;
+  char *names;
+  uint64_t names_at;
+  LM_TRY(lm_alloc(&names, layout->n, LM_STATE_NAME, "the names of tensors", err));
+  for (size_t i = 0; i < layout->n; i++) strcpy(names + i * LM_STATE_NAME, layout->tensors[i].entry.name);
+  bool good =
+      make_dataset(m, "/integrity/tensors", text_type(LM_STATE_NAME), H5Screate_simple(1, &n, NULL), names,
+                   &names_at) &&
+      make_dataset(m, "/integrity/slabs", slab_type(), H5Screate_simple(1, &slabs, NULL), NULL, &layout->slabs_at) &&
+      make_dataset(m, "/integrity/manifest", H5Tcopy(H5T_STD_U64LE), H5Screate(H5S_SCALAR), NULL, &layout->manifest_at);
+  free(names);
+  hid_t group = good ? H5Gopen2(m->file, "/integrity", H5P_DEFAULT) : H5I_INVALID_HID;
+  good = group >= 0 && make_attribute(group, "ranks", H5T_STD_U64LE, &layout->ranks);
+  return good ? LM_OK : lm_hdf5_fail(err, LM_EIO, "%s: cannot make /integrity", path);
+}
+
+static lm_status make_marks(const struct maker *m, const char *path, lm_error *err)
+{
+  uint64_t version = FORMAT_VERSION, complete = 0;
+  hid_t text = text_type(sizeof FORMAT_NAME - 1);
+  bool good = make_attribute(m->file, "format", text, FORMAT_NAME) &&
+              make_attribute(m->file, "version", H5T_STD_U64LE, &version) &&
+              make_attribute(m->file, "complete", H5T_STD_U64LE, &complete);
+  H5Tclose(text);
+  return good ? LM_OK : lm_hdf5_fail(err, LM_EIO, "%s: cannot write the format's name", path);
+}
+
+static lm_status make_all(const char *path, lm_state_layout *layout, lm_error *err)
+{
+  struct maker m = maker_new(path);
+  lm_status s = m.file >= 0 ? LM_OK : lm_hdf5_fail(err, LM_EIO, "%s: cannot make an HDF5 file", path);
+  if (s == LM_OK) s = make_marks(&m, path, err);
+  if (s == LM_OK) s = make_tensors(&m, path, layout, err);
+  if (s == LM_OK) s = make_integrity(&m, path, layout, err);
+  if (m.file >= 0 && H5Fclose(m.file) < 0 && s == LM_OK) s = lm_hdf5_fail(err, LM_EIO, "%s: cannot write", path);
+  H5Pclose(m.links);
+  H5Pclose(m.datasets);
+  return s;
+}
+
+/* ---- space ---- */
+
+/* At least this many bytes will be written. */
+static uint64_t bytes_needed(const lm_state_layout *layout)
+{
+  uint64_t sum = layout->n_slabs * sizeof(lm_state_slab) + layout->n * LM_STATE_NAME;
+  for (size_t i = 0; i < layout->n; i++) {
+    const lm_state_entry *e = &layout->tensors[i].entry;
+    sum += lm_state_elements(e->ndim, e->shape) * lm_dtype_size(e->dtype);
+  }
+  return sum;
+}
+
+static lm_status check_space(const char *path, uint64_t need, lm_error *err)
+{
+  char folder[PATH_MAX];
+  struct statvfs v;
+  snprintf(folder, sizeof folder, "%s", path);
+  if (statvfs(dirname(folder), &v) != 0) return fail_errno(err, "ask for the free space", path);
+  uint64_t have = (uint64_t)(geteuid() == 0 ? v.f_bfree : v.f_bavail) * v.f_frsize;
+  if (v.f_blocks == 0 || have >= need) return LM_OK; /* some file systems do not tell: 0 of 0 */
+  return lm_fail(err, LM_EIO, "%s: %s: %" PRIu64 " bytes are needed, %" PRIu64 " are free", path, strerror(ENOSPC),
+                 need, have);
+}
+
+/* Can the file become that long (ulimit -f, the largest file of a file system)? Says so with words; HDF5 cannot. */
+static lm_status check_length(const char *path, uint64_t need, lm_error *err)
+{
+  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) return fail_errno(err, "open for writing", path);
+  lm_status s = LM_OK;
+  if (ftruncate(fd, (off_t)need) != 0) s = fail_errno(err, "make it as long as needed", path);
+  close(fd);
+  return s;
+}
+
+/* Take the blocks now, so that a full disk or quota is found before the ranks write. Where a file system cannot do
+ * that, the writes will tell. */
+static lm_status reserve(const char *path, lm_error *err)
+{
+#ifdef __linux__
+  struct stat st;
+  int fd = open(path, O_WRONLY | O_CLOEXEC), done = 0;
+  if (fd < 0) return fail_errno(err, "open for writing", path);
+  if (fstat(fd, &st) == 0 && st.st_size > 0) do
+      done = fallocate(fd, 0, 0, st.st_size);
+    while (done != 0 && errno == EINTR);
+  lm_status s = LM_OK;
+  if (done != 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO))
+    s = fail_errno(err, "reserve its space", path);
+  close(fd);
+  return s;
+#else
+  (void)path, (void)err;
+  return LM_OK;
+#endif
+}
+
+lm_status lm_state_layout_make(const char *path, lm_state_layout *layout, lm_error *err)
+{
+  uint64_t need = bytes_needed(layout);
+  LM_TRY(check_space(path, need, err));
+  LM_TRY(check_length(path, need, err));
+  LM_TRY(make_all(path, layout, err));
+  return reserve(path, err);
+}
+
+/* ---- the manifest: one hash of every byte that no slab covers ---- */
+
+static int by_offset(const void *a, const void *b)
+{
+  const lm_state_place *x = a, *y = b;
+  return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+/* Append the bytes between the tensors, in order, leaving out the manifest's own. */
+static lm_status read_between(int fd, const char *path, const lm_state_place *sorted, size_t n, uint64_t size,
+                              lm_buffer *out, lm_error *err)
+{
+  uint64_t at = 0;
+  for (size_t i = 0; i <= n; i++) {
+    uint64_t to = i < n ? sorted[i].offset : size;
+    if (i < n && sorted[i].bytes == 0) continue;
+    if (to < at || to > size || (i < n && sorted[i].bytes > size - to))
+      return lm_fail(err, LM_EDAMAGED, "%s: byte %" PRIu64 " belongs to two things or is beyond the end", path, to);
+    LM_TRY(lm_buffer_reserve(out, to - at, err));
+    LM_TRY(lm_pread_all(fd, path, out->data + out->size, to - at, (off_t)at, err));
+    out->size += to - at;
+    at = i < n ? to + sorted[i].bytes : size;
+  }
+  return LM_OK;
+}
+
+static lm_status manifest_of(int fd, const char *path, const lm_state_layout *layout, uint64_t *hash, lm_error *err)
+{
+  struct stat st;
+  lm_state_place *sorted;
+  lm_buffer bytes = {0};
+  if (fstat(fd, &st) != 0) return fail_errno(err, "ask for its size", path);
+  LM_TRY(lm_alloc(&sorted, layout->n + 1, sizeof *sorted, "the order of tensors", err));
+  memcpy(sorted, layout->tensors, layout->n * sizeof *sorted);
+  sorted[layout->n] = (lm_state_place){.offset = layout->manifest_at, .bytes = sizeof *hash};
+  qsort(sorted, layout->n + 1, sizeof *sorted, by_offset);
+  lm_status s = read_between(fd, path, sorted, layout->n + 1, (uint64_t)st.st_size, &bytes, err);
+  if (s == LM_OK) *hash = lm_hash(bytes.data, bytes.size);
+  lm_buffer_free(&bytes);
+  free(sorted);
+  return s;
+}
+
+static lm_status write_mark(const char *path, lm_error *err)
+{
+  uint64_t complete = 1;
+  hid_t file = open_file(path, H5F_ACC_RDWR);
+  hid_t mark = file >= 0 ? H5Aopen(file, "complete", H5P_DEFAULT) : H5I_INVALID_HID;
+  bool good = mark >= 0 && H5Awrite(mark, H5T_STD_U64LE, &complete) >= 0;
+  if (mark >= 0) good = H5Aclose(mark) >= 0 && good;
+  if (file >= 0) good = H5Fclose(file) >= 0 && good;
+  return good ? LM_OK : lm_hdf5_fail(err, LM_EIO, "%s: cannot mark it complete", path);
+}
+
+static lm_status seal(int fd, const char *path, const lm_state_layout *layout, lm_error *err)
+{
+  uint64_t manifest;
+  size_t bytes = layout->n_slabs * sizeof *layout->slabs;
+  LM_TRY(lm_pwrite_all(fd, path, layout->slabs, bytes, (off_t)layout->slabs_at, err));
+  LM_TRY(manifest_of(fd, path, layout, &manifest, err));
+  LM_TRY(lm_pwrite_all(fd, path, &manifest, sizeof manifest, (off_t)layout->manifest_at, err));
+  return fsync(fd) == 0 ? LM_OK : fail_errno(err, "fsync", path);
+}
+
+lm_status lm_state_layout_seal(const char *path, const lm_state_layout *layout, lm_error *err)
+{
+  LM_TRY(write_mark(path, err));
+  int fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0) return fail_errno(err, "open for writing", path);
+  lm_status s = seal(fd, path, layout, err);
+  if (close(fd) != 0 && s == LM_OK) s = fail_errno(err, "close", path);
+  return s;
+}
+
+/* ---- loading ---- */
+
+static bool read_attribute(hid_t where, const char *name, hid_t type, void *value)
+{
+  hid_t a = H5Aexists(where, name) > 0 ? H5Aopen(where, name, H5P_DEFAULT) : H5I_INVALID_HID;
+  bool good = a >= 0 && H5Aread(a, type, value) >= 0;
+  if (a >= 0) H5Aclose(a);
+  return good;
+}
+
+static lm_status load_marks(hid_t file, const char *path, lm_error *err)
+{
+  char name[sizeof FORMAT_NAME] = "";
+  uint64_t version = 0, complete = 0;
+  hid_t text = text_type(sizeof FORMAT_NAME - 1);
+  bool ours = read_attribute(file, "format", text, name) && strcmp(name, FORMAT_NAME) == 0 &&
+              read_attribute(file, "version", H5T_NATIVE_UINT64, &version);
+  H5Tclose(text);
+  if (!ours) return lm_fail(err, LM_EINVAL, "%s: is an HDF5 file, but its format is not '%s'", path, FORMAT_NAME);
+  if (version != FORMAT_VERSION)
+    return lm_fail(err, LM_EINVAL, "%s: has format version %" PRIu64 ", this program reads %d", path, version,
+                   FORMAT_VERSION);
+  if (!read_attribute(file, "complete", H5T_NATIVE_UINT64, &complete) || complete != 1)
+    return lm_fail(err, LM_EDAMAGED, "%s: was never completed", path);
+  return LM_OK;
+}
+
+/* The elements of a 1-D dataset, *count of them, and where they are. *out is the caller's to free. */
+static lm_status load_rows(hid_t file, const char *path, const char *name, hid_t type, void *out, size_t *count,
+                           uint64_t *offset, lm_error *err)
+{
+  void *rows = NULL;
+  hid_t d = H5Dopen2(file, name, H5P_DEFAULT), space = d >= 0 ? H5Dget_space(d) : H5I_INVALID_HID;
+  hssize_t n = space >= 0 ? H5Sget_simple_extent_npoints(space) : -1;
+  lm_status s = n >= 0 ? LM_OK : lm_hdf5_fail(err, LM_EDAMAGED, "%s: cannot open %s", path, name);
+  if (s == LM_OK) s = lm_alloc(&rows, (size_t)n, H5Tget_size(type), name, err);
+  if (s == LM_OK && n > 0 && H5Dread(d, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, rows) < 0)
+    s = lm_hdf5_fail(err, LM_EDAMAGED, "%s: cannot read %s", path, name);
+  haddr_t at = d >= 0 ? H5Dget_offset(d) : HADDR_UNDEF;
+  *offset = at == HADDR_UNDEF ? 0 : at;
+  *count = (size_t)(n >= 0 ? n : 0);
+  *(void **)out = rows;
+  if (space >= 0) H5Sclose(space);
+  if (d >= 0) H5Dclose(d);
+  return s;
+}
+
+/* False where the type is none of ours. */
+static bool dtype_of(hid_t type, hid_t bf16, lm_dtype *out)
+{
+  if (H5Tequal(type, H5T_IEEE_F32LE) > 0)
+    *out = LM_F32;
+  else if (H5Tequal(type, bf16) > 0)
+    *out = LM_BF16;
+  else if (H5Tequal(type, H5T_STD_U64LE) > 0)
+    *out = LM_U64;
+  else if (H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) <= 0)
+    *out = LM_TEXT;
+  else
+    return false;
+  return true;
+}
+
+static bool shape_of(hid_t type, hid_t space, lm_state_entry *e)
+{
+  hsize_t dims[LM_STATE_DIMS];
+  int ndim = H5Sget_simple_extent_ndims(space);
+  bool empty = H5Sget_simple_extent_type(space) == H5S_NULL;
+  if (ndim < 0 || ndim > LM_STATE_DIMS || (e->dtype == LM_TEXT ? ndim != 0 : empty)) return false;
+  if (e->dtype == LM_TEXT) {
+    e->ndim = 1;
+    e->shape[0] = empty ? 0 : H5Tget_size(type);
+    return true;
+  }
+  e->ndim = ndim;
+  if (ndim > 0 && H5Sget_simple_extent_dims(space, dims, NULL) < 0) return false;
+  for (int i = 0; i < ndim; i++) e->shape[i] = dims[i];
+  return true;
+}
+
+static bool load_tensor(hid_t file, hid_t bf16, lm_state_place *p)
+{
+  hid_t d = H5Dopen2(file, p->entry.name, H5P_DEFAULT);
+  if (d < 0) return false;
+  hid_t type = H5Dget_type(d), space = H5Dget_space(d);
+  bool good = dtype_of(type, bf16, &p->entry.dtype) && shape_of(type, space, &p->entry);
+  haddr_t at = H5Dget_offset(d);
+  if (good) p->bytes = lm_state_elements(p->entry.ndim, p->entry.shape) * lm_dtype_size(p->entry.dtype);
+  p->offset = at == HADDR_UNDEF || p->bytes == 0 ? 0 : at;
+  H5Sclose(space);
+  H5Tclose(type);
+  H5Dclose(d);
+  return good && (p->bytes == 0 || at != HADDR_UNDEF);
+}
+
+static lm_status load_tensors(hid_t file, const char *path, lm_state_layout *out, lm_error *err)
+{
+  char *names = NULL;
+  uint64_t names_at;
+  hid_t text = text_type(LM_STATE_NAME), bf16 = bf16_type();
+  lm_status s = load_rows(file, path, "/integrity/tensors", text, &names, &out->n, &names_at, err);
+  if (s == LM_OK) s = lm_alloc(&out->tensors, out->n, sizeof *out->tensors, "the list of tensors", err);
+  for (size_t i = 0; i < out->n && s == LM_OK; i++) {
+    snprintf(out->tensors[i].entry.name, LM_STATE_NAME, "%.*s", LM_STATE_NAME - 1, names + i * LM_STATE_NAME);
+    if (!load_tensor(file, bf16, &out->tensors[i]))
+      s = lm_hdf5_fail(err, LM_EDAMAGED, "%s: cannot open tensor '%s'", path, out->tensors[i].entry.name);
+  }
+  free(names);
+  H5Tclose(text);
+  H5Tclose(bf16);
+  return s;
+}
+
+static lm_status load_integrity(hid_t file, const char *path, lm_state_layout *out, uint64_t *manifest, lm_error *err)
+{
+  hid_t type = slab_type();
+  lm_status s = load_rows(file, path, "/integrity/slabs", type, &out->slabs, &out->n_slabs, &out->slabs_at, err);
+  H5Tclose(type);
+  uint64_t *value = NULL;
+  size_t one;
+  if (s == LM_OK)
+    s = load_rows(file, path, "/integrity/manifest", H5T_NATIVE_UINT64, &value, &one, &out->manifest_at, err);
+  if (s == LM_OK && one != 1) s = lm_fail(err, LM_EDAMAGED, "%s: has %zu manifests, 1 was wanted", path, one);
+  if (s == LM_OK) *manifest = *value;
+  free(value);
+  hid_t group = s == LM_OK ? H5Gopen2(file, "/integrity", H5P_DEFAULT) : H5I_INVALID_HID;
+  if (s == LM_OK && !read_attribute(group, "ranks", H5T_NATIVE_UINT64, &out->ranks))
+    s = lm_hdf5_fail(err, LM_EDAMAGED, "%s: does not say how many ranks wrote it", path);
+  if (group >= 0) H5Gclose(group);
+  return s;
+}
+
+static lm_status load_hdf5(const char *path, lm_state_layout *out, uint64_t *manifest, uint64_t *end, lm_error *err)
+{
+  haddr_t eoa = 0;
+  hid_t file = open_file(path, H5F_ACC_RDONLY);
+  if (file < 0) return lm_hdf5_fail(err, LM_EDAMAGED, "%s: does not open as HDF5: torn, truncated or damaged", path);
+  lm_status s = load_marks(file, path, err);
+  if (s == LM_OK) s = load_tensors(file, path, out, err);
+  if (s == LM_OK) s = load_integrity(file, path, out, manifest, err);
+  if (s == LM_OK && H5Fget_eoa(file, &eoa) < 0) s = lm_hdf5_fail(err, LM_EDAMAGED, "%s: has no end", path);
+  *end = eoa;
+  H5Fclose(file);
+  return s;
+}
+
+lm_status lm_state_layout_check(const char *path, const lm_state_layout *layout, lm_status otherwise, lm_error *err)
+{
+  size_t k = 0;
+  for (size_t i = 0; i < layout->n; i++) {
+    const lm_state_entry *e = &layout->tensors[i].entry;
+    uint64_t at = 0, end = lm_state_elements(e->ndim, e->shape);
+    for (; k < layout->n_slabs && layout->slabs[k].tensor == i && layout->slabs[k].begin == at; k++)
+      at += layout->slabs[k].count;
+    if (at != end)
+      return lm_fail(err, otherwise, "%s: %s: element %" PRIu64 " of %" PRIu64 " is not in exactly one slab", path,
+                     e->name, at, end);
+  }
+  if (k == layout->n_slabs) return LM_OK;
+  return lm_fail(err, otherwise, "%s: slab %zu is of no tensor or in two places", path, k);
+}
+
+/* A file that is empty, or not HDF5 at all, is known without HDF5. */
+static lm_status open_checked(const char *path, int *out, off_t *size, lm_error *err)
+{
+  static const char signature[8] = {'\211', 'H', 'D', 'F', '\r', '\n', '\032', '\n'};
+  char head[sizeof signature];
+  struct stat st;
+  int fd = *out = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return fail_errno(err, "open for reading", path);
+  lm_status s = LM_OK;
+  if (fstat(fd, &st) != 0)
+    s = fail_errno(err, "ask for its size", path);
+  else if (!S_ISREG(st.st_mode))
+    s = lm_fail(err, LM_EINVAL, "%s: is not a file", path);
+  else if ((size_t)st.st_size < sizeof head)
+    s = lm_fail(err, LM_EDAMAGED, "%s: has only %lld bytes", path, (long long)st.st_size);
+  else
+    s = lm_pread_all(fd, path, head, sizeof head, 0, err);
+  if (s == LM_OK && memcmp(head, signature, sizeof head) != 0)
+    s = lm_fail(err, LM_EDAMAGED, "%s: does not begin as an HDF5 file: damaged, or something else", path);
+  *size = st.st_size;
+  if (s != LM_OK) close(fd);
+  return s;
+}
+
+static lm_status load(int fd, const char *path, off_t size, lm_state_layout *out, lm_error *err)
+{
+  uint64_t manifest = 0, actual = 0, end = 0;
+  LM_TRY(load_hdf5(path, out, &manifest, &end, err));
+  if (end != (uint64_t)size)
+    return lm_fail(err, LM_EDAMAGED, "%s: has %lld bytes, %" PRIu64 " were written", path, (long long)size, end);
+  LM_TRY(manifest_of(fd, path, out, &actual, err));
+  if (manifest != actual)
+    return lm_fail(err, LM_EDAMAGED, "%s: its description is damaged: manifest %016" PRIx64 ", computed %016" PRIx64,
+                   path, manifest, actual);
+  return lm_state_layout_check(path, out, LM_EDAMAGED, err);
+}
+
+lm_status lm_state_layout_load(const char *path, lm_state_layout *out, lm_error *err)
+{
+  int fd;
+  off_t size;
+  *out = (lm_state_layout){0};
+  LM_TRY(open_checked(path, &fd, &size, err));
+  lm_status s = load(fd, path, size, out, err);
+  close(fd);
+  if (s != LM_OK) lm_state_layout_free(out);
+  return s;
+}

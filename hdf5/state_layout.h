@@ -1,0 +1,59 @@
+/* hdf5/state_layout.h - where things are in a state file: tensors, slabs, manifest. Only state_*.c include this. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef LM_HDF5_STATE_LAYOUT_H
+#define LM_HDF5_STATE_LAYOUT_H
+
+#include "hdf5/state_file.h"
+
+/* A slab is what one hash covers: a run of elements of one tensor, at most this many bytes, written by one rank. Cuts
+ * lie at multiples of it, so that a reader with other slices reads few bytes that it does not need. */
+enum { LM_STATE_SLAB_BYTES = 8 << 20 };
+
+/* A row of /integrity/slabs, as it is on disk. */
+typedef struct lm_state_slab {
+  uint64_t tensor; /* row of /integrity/tensors */
+  uint64_t begin, count;
+  uint64_t hash; /* XXH3, 64 bits, of the elements as stored */
+} lm_state_slab;
+
+typedef struct lm_state_place {
+  lm_state_entry entry;
+  uint64_t offset, bytes; /* of the elements in the file; 0, 0 for an empty tensor */
+} lm_state_place;
+
+typedef struct lm_state_layout {
+  size_t n, n_slabs;
+  lm_state_place *tensors; /* [n], in the order of /integrity/tensors */
+  lm_state_slab *slabs;    /* [n_slabs], by tensor and begin; NULL until written or loaded */
+  uint64_t slabs_at;       /* offset of /integrity/slabs */
+  uint64_t manifest_at;    /* offset of /integrity/manifest */
+  uint64_t ranks;          /* that wrote it */
+} lm_state_layout;
+
+/** Make a file with all datasets of `layout` allocated and unwritten. Local: rank 0 does it.
+ *  @param[in,out] layout  in: n, n_slabs, entries, ranks; out: every offset */
+lm_status lm_state_layout_make(const char *path, lm_state_layout *layout, lm_error *err) LM_NODISCARD;
+
+/** Write the mark, layout->slabs and the manifest, and fsync. Local: rank 0, after all data is on disk. */
+lm_status lm_state_layout_seal(const char *path, const lm_state_layout *layout, lm_error *err) LM_NODISCARD;
+
+/** Read the layout of a complete file, compare the manifest, and check that the slabs cover every tensor. Local.
+ *  @return as lm_state_list() */
+lm_status lm_state_layout_load(const char *path, lm_state_layout *out, lm_error *err) LM_NODISCARD;
+
+/** Do the slabs, sorted, cover every tensor exactly once? Local. */
+lm_status lm_state_layout_check(const char *path, const lm_state_layout *layout, lm_status otherwise,
+                                lm_error *err) LM_NODISCARD;
+
+void lm_state_layout_free(lm_state_layout *layout);
+
+/** Elements of a tensor: the product of its shape. Local. */
+size_t lm_state_elements(int ndim, const size_t *shape);
+
+/** qsort() order of slabs: tensor, then begin. */
+int lm_state_slab_order(const void *a, const void *b);
+
+/** "/model/wte" or "/model/wte, elements 0 to 999", for sentences. Local. */
+void lm_state_slab_name(const lm_state_layout *layout, const lm_state_slab *slab, char out[256]);
+
+#endif

@@ -1,0 +1,196 @@
+/* hdf5/state_write.c - a state file is laid out by rank 0, and written by all ranks, each its slices. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "hdf5/state_layout.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* One save under way. Between write_begin() and write_end(), write_slices() calls neither MPI nor HDF5. */
+struct save {
+  const lm_comm *comm;
+  const char *path;
+  char part[PATH_MAX];
+  const lm_state_slice *slices;
+  size_t n;
+  lm_state_layout layout;
+  lm_state_slab *mine; /* [n_mine]: the slabs of this rank, by tensor and begin */
+  size_t n_mine;
+  bool fails; /* a test wants a write to fail */
+};
+
+/* Where the slab that begins at `at` ends. */
+static size_t slab_end(size_t at, size_t end, lm_dtype dtype)
+{
+  size_t elements = LM_STATE_SLAB_BYTES / lm_dtype_size(dtype), cut = (at / elements + 1) * elements;
+  return cut < end ? cut : end;
+}
+
+/* ---- before anything is written ---- */
+
+static lm_status part_name(const char *path, char out[PATH_MAX], lm_error *err)
+{
+  const char *slash = strrchr(path, '/');
+  int folder = slash == NULL ? 0 : (int)(slash - path) + 1;
+  int n = snprintf(out, PATH_MAX, "%.*s.%s.part", folder, path, path + folder);
+  if (n > 0 && n < PATH_MAX && path[folder] != '\0') return LM_OK;
+  out[0] = '\0';
+  return lm_fail(err, LM_EINVAL, "'%s' cannot be a file's path", path);
+}
+
+static void check_slice(const lm_state_slice *s)
+{
+  LM_ASSERT(memchr(s->name, '\0', sizeof s->name) != NULL && s->name[0] == '/');
+  LM_ASSERT(strcmp(s->name, "/integrity") != 0 && strncmp(s->name, "/integrity/", 11) != 0);
+  LM_ASSERT(s->ndim >= 0 && s->ndim <= LM_STATE_DIMS && (s->dtype != LM_TEXT || s->ndim == 1));
+  LM_ASSERT(s->begin + s->count <= lm_state_elements(s->ndim, s->shape));
+  LM_ASSERT(s->count == 0 || s->data != NULL);
+}
+
+static lm_status list_tensors(struct save *w, lm_error *err)
+{
+  LM_TRY(part_name(w->path, w->part, err));
+  LM_TRY(lm_alloc(&w->layout.tensors, w->n, sizeof *w->layout.tensors, "the list of tensors", err));
+  w->layout.n = w->n;
+  w->layout.ranks = (uint64_t)w->comm->size;
+  for (size_t i = 0; i < w->n; i++) {
+    const lm_state_slice *s = &w->slices[i];
+    lm_state_entry *e = &w->layout.tensors[i].entry;
+    check_slice(s);
+    strcpy(e->name, s->name);
+    e->dtype = s->dtype;
+    e->ndim = s->ndim;
+    for (int d = 0; d < s->ndim; d++) e->shape[d] = s->shape[d];
+    for (size_t at = s->begin; at < s->begin + s->count; w->n_mine++) at = slab_end(at, s->begin + s->count, s->dtype);
+  }
+  return lm_alloc(&w->mine, w->n_mine, sizeof *w->mine, "the hashes of a save", err);
+}
+
+/* Ranks that save different things must find out here, not by overwriting each other. */
+static lm_status compare_lists(const struct save *w, lm_error *err)
+{
+  uint64_t mine = lm_hash(w->layout.tensors, w->n * sizeof *w->layout.tensors), first = mine;
+  lm_bcast(w->comm, &first, sizeof first, 0);
+  lm_status s = first == mine ? LM_OK
+                              : lm_fail(err, LM_EINVAL,
+                                        "%s: the list of tensors differs between rank 0 and rank %d: names, types and "
+                                        "shapes must be the same",
+                                        w->path, w->comm->rank);
+  return lm_agree(w->comm, s, err);
+}
+
+static lm_status write_begin(struct save *w, lm_error *err)
+{
+  LM_TRY(lm_agree(w->comm, list_tensors(w, err), err));
+  LM_TRY(compare_lists(w, err));
+  uint64_t slabs = w->n_mine;
+  lm_allreduce_sum_u64(w->comm, &slabs, 1);
+  w->layout.n_slabs = slabs;
+  lm_status s = w->comm->rank == 0 ? lm_state_layout_make(w->part, &w->layout, err) : LM_OK;
+  LM_TRY(lm_agree(w->comm, s, err));
+  lm_bcast(w->comm, w->layout.tensors, w->n * sizeof *w->layout.tensors, 0);
+  return LM_OK;
+}
+
+/* ---- the data ---- */
+
+static lm_status write_slab(const struct save *w, int fd, lm_state_slab *slab, lm_error *err)
+{
+  const lm_state_slice *s = &w->slices[slab->tensor];
+  size_t width = lm_dtype_size(s->dtype), bytes = slab->count * width;
+  const char *from = (const char *)s->data + (slab->begin - s->begin) * width;
+  slab->hash = lm_hash(from, bytes);
+  return lm_pwrite_all(fd, w->part, from, bytes, (off_t)(w->layout.tensors[slab->tensor].offset + slab->begin * width),
+                       err);
+}
+
+static lm_status write_all(struct save *w, int fd, lm_error *err)
+{
+  lm_state_slab *slab = w->mine;
+  for (size_t i = 0; i < w->n; i++) {
+    const lm_state_slice *s = &w->slices[i];
+    if (i == w->n / 2) lm_fault_pause(LM_FAULT_SLOW_SAVE);
+    if (i == w->n / 2 && w->fails)
+      return lm_fail(err, LM_EIO, "%s: cannot write: %s (MPILM_FAULT)", w->part, strerror(EIO));
+    for (size_t at = s->begin, end; at < s->begin + s->count; at = end, slab++) {
+      end = slab_end(at, s->begin + s->count, s->dtype);
+      *slab = (lm_state_slab){.tensor = i, .begin = at, .count = end - at};
+      LM_TRY(write_slab(w, fd, slab, err));
+    }
+  }
+  /* Each rank makes its own writes durable: they may sit in the page cache of another node than rank 0's. */
+  if (fsync(fd) != 0) return lm_fail(err, LM_EIO, "%s: cannot fsync: %s", w->part, strerror(errno));
+  return LM_OK;
+}
+
+static lm_status write_slices(struct save *w, lm_error *err)
+{
+  int fd = open(w->part, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return lm_fail(err, LM_EIO, "%s: cannot open for writing: %s", w->part, strerror(errno));
+  lm_status s = write_all(w, fd, err);
+  if (close(fd) != 0 && s == LM_OK) s = lm_fail(err, LM_EIO, "%s: cannot close: %s", w->part, strerror(errno));
+  return s;
+}
+
+/* ---- the end ---- */
+
+/* The slabs of all ranks, in order, on every rank. */
+static lm_status gather_slabs(struct save *w, lm_error *err)
+{
+  double most = (double)w->n_mine;
+  lm_state_slab *padded = NULL, *all = NULL, *out = NULL;
+  lm_allreduce_max_f64(w->comm, &most, 1);
+  size_t rows = (size_t)most, size = (size_t)w->comm->size;
+  lm_status s = lm_alloc(&padded, rows, sizeof *padded, "the hashes of a save", err);
+  if (s == LM_OK) s = lm_alloc(&all, rows * size, sizeof *all, "the hashes of all ranks", err);
+  if (s == LM_OK) s = lm_alloc(&out, w->layout.n_slabs, sizeof *out, "the hashes of all ranks", err);
+  s = lm_agree(w->comm, s, err);
+  if (s == LM_OK) {
+    if (w->n_mine > 0) memcpy(padded, w->mine, w->n_mine * sizeof *padded);
+    lm_allgather(w->comm, padded, rows * sizeof *padded, all);
+    size_t k = 0;
+    for (size_t i = 0; i < rows * size; i++)
+      if (all[i].count > 0) out[k++] = all[i]; /* a row of padding counts nothing */
+    LM_ASSERT(k == w->layout.n_slabs);
+    qsort(out, k, sizeof *out, lm_state_slab_order);
+  }
+  free(padded);
+  free(all);
+  w->layout.slabs = out;
+  return s;
+}
+
+static lm_status commit(const struct save *w, lm_error *err)
+{
+  LM_TRY(lm_state_layout_check(w->path, &w->layout, LM_EINVAL, err));
+  LM_TRY(lm_state_layout_seal(w->part, &w->layout, err));
+  return lm_file_commit(w->part, w->path, err);
+}
+
+static lm_status write_end(struct save *w, lm_error *err)
+{
+  LM_TRY(gather_slabs(w, err));
+  return lm_agree(w->comm, w->comm->rank == 0 ? commit(w, err) : LM_OK, err);
+}
+
+lm_status lm_state_write(const lm_comm *comm, const char *path, const lm_state_slice *slices, size_t n, lm_error *err)
+{
+  static uint64_t saves; /* of this process: fail_write@ckpt2 means the second */
+  struct save w = {.comm = comm, .path = path, .slices = slices, .n = n};
+  w.fails = lm_fault(LM_FAULT_FAIL_WRITE, ++saves);
+  lm_status s = write_begin(&w, err);
+  if (s == LM_OK) s = lm_agree(comm, write_slices(&w, err), err);
+  if (s == LM_OK) s = write_end(&w, err);
+  if (s != LM_OK && comm->rank == 0) unlink(w.part); /* after lm_agree(): no rank writes to it any more */
+  lm_state_layout_free(&w.layout);
+  free(w.mine);
+  return s;
+}
