@@ -1,0 +1,447 @@
+/* tests/kernels/test_compare.c - every operation of a backend against the reference, on shapes that fit nothing. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "kernels/kernels.h"
+#include "tests/kernels/random.h"
+#include "tests/tap.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- a call of an operation: its tensors, its sizes, and who makes the call ---- */
+
+typedef enum role { IN, OUT, INOUT } role;
+enum { MAX_TENSORS = 10, GUARD = 64 /* bytes behind each tensor, which nobody may touch */ };
+
+typedef struct tensor {
+  const char *name;
+  role role;
+  bool ids;   /* int32 in [low, high); else of type t in (low, high) */
+  lm_dtype t; /* of the elements */
+  size_t n;   /* elements; 0: the argument is NULL */
+  double low, high;
+} tensor;
+
+typedef struct sizes {
+  int B, T, C, V, Vp, H, H_kv, N, K;
+  size_t rows, n;
+} sizes;
+
+typedef struct call call;
+struct call {
+  const char *name;
+  char shape[80];
+  lm_dtype t;
+  sizes s;
+  int count;
+  tensor tensors[MAX_TENSORS];
+  void (*run)(const lm_kernels *k, const call *c, void *const *p);
+  /* Let "near" be: |got - want| <= tolerance (|want| + rms of want), plus a rounding where the element is bf16. */
+  double tolerance;
+};
+
+static void add(call *c, const char *name, role r, lm_dtype t, size_t n, double low, double high)
+{
+  c->tensors[c->count++] = (tensor){.name = name, .role = r, .t = t, .n = n, .low = low, .high = high};
+}
+
+static void add_ids(call *c, const char *name, size_t n, int low, int high)
+{
+  c->tensors[c->count++] = (tensor){.name = name, .ids = true, .t = LM_F32, .n = n, .low = low, .high = high};
+}
+
+/* ---- its execution ---- */
+
+static size_t bytes_of(const tensor *x)
+{
+  return x->n * (x->ids ? sizeof(int32_t) : lm_dtype_size(x->t));
+}
+
+static float element(const tensor *x, const void *p, size_t i)
+{
+  return x->t == LM_F32 ? ((const float *)p)[i] : lm_bf16_to_f32(((const lm_bf16 *)p)[i]);
+}
+
+/* The initial content, guard included. An output begins as NaN: what is not written fails the comparison. */
+static void *initial(const tensor *x, uint64_t seed)
+{
+  size_t bytes = bytes_of(x);
+  unsigned char *p = malloc(bytes + GUARD);
+  LM_ASSERT(p != NULL);
+  memset(p, 0xff, bytes + GUARD); /* NaN in f32 and in bf16 */
+  for (size_t i = 0; x->role != OUT && i < x->n; i++) {
+    double value = random_in(seed, i, x->low, x->high);
+    if (x->ids)
+      ((int32_t *)p)[i] = (int32_t)floor(value);
+    else if (x->t == LM_F32)
+      ((float *)p)[i] = (float)value;
+    else
+      ((lm_bf16 *)p)[i] = lm_bf16_from_f32((float)value);
+  }
+  return p;
+}
+
+typedef struct results {
+  void *p[MAX_TENSORS]; /* host copies, guards included */
+} results;
+
+static void release(results *r)
+{
+  for (int i = 0; i < MAX_TENSORS; i++) free(r->p[i]);
+  *r = (results){0};
+}
+
+static void execute(results *out, const lm_kernels *k, const call *c)
+{
+  void *device[MAX_TENSORS] = {0};
+  lm_error err;
+  for (int i = 0; i < c->count; i++) {
+    const tensor *x = &c->tensors[i];
+    out->p[i] = initial(x, (uint64_t)i);
+    if (x->n == 0) continue;
+    LM_ASSERT(k->alloc(&device[i], bytes_of(x) + GUARD, x->name, &err) == LM_OK);
+    k->to_device(device[i], out->p[i], bytes_of(x) + GUARD);
+  }
+  c->run(k, c, device);
+  for (int i = 0; i < c->count; i++) {
+    const tensor *x = &c->tensors[i];
+    if (x->n > 0) k->to_host(out->p[i], device[i], bytes_of(x) + GUARD);
+    k->release(device[i]);
+  }
+}
+
+/* ---- what must hold ---- */
+
+static bool guards_and_inputs_stay(const results *r, const call *c)
+{
+  static const unsigned char untouched[GUARD] = {[0 ... GUARD - 1] = 0xff};
+  for (int i = 0; i < c->count; i++) {
+    const tensor *x = &c->tensors[i];
+    if (memcmp((char *)r->p[i] + bytes_of(x), untouched, GUARD) != 0) return false;
+    void *before = initial(x, (uint64_t)i);
+    bool same = x->role != IN || memcmp(r->p[i], before, bytes_of(x)) == 0;
+    free(before);
+    if (!same) return false;
+  }
+  return true;
+}
+
+static bool same_bits(const results *a, const results *b, const call *c)
+{
+  for (int i = 0; i < c->count; i++)
+    if (memcmp(a->p[i], b->p[i], bytes_of(&c->tensors[i]) + GUARD) != 0) return false;
+  return true;
+}
+
+/* The largest |got - want| over what is allowed; infinity where one of them is NaN. */
+static double worst_of(const tensor *x, const void *got, const void *want, double tolerance)
+{
+  double squares = 0, worst = 0;
+  for (size_t i = 0; i < x->n; i++) squares += pow((double)element(x, want, i), 2);
+  double rms = sqrt(squares / (double)x->n), rounding = x->t == LM_BF16 ? 0x1p-7 : 0; /* 1 ulp at most */
+  for (size_t i = 0; i < x->n; i++) {
+    double g = (double)element(x, got, i), w = (double)element(x, want, i);
+    double allowed = tolerance * (fabs(w) + rms) + (tolerance > 0 ? rounding * fabs(w) : 0), error = fabs(g - w);
+    if (!(error <= 1e300)) return INFINITY; /* also where it is NaN */
+    if (error > 0) worst = fmax(worst, allowed > 0 ? error / allowed : INFINITY);
+  }
+  return worst;
+}
+
+static void compare(const lm_kernels *k, const call *c)
+{
+  results want = {0}, one = {0};
+  double worst = 0;
+  const char *where = "nothing";
+
+  omp_set_num_threads(1);
+  execute(&want, &lm_kernels_ref, c);
+  execute(&one, k, c);
+  for (int i = 0; i < c->count; i++) {
+    const tensor *x = &c->tensors[i];
+    double w = x->ids || x->n == 0 ? 0 : worst_of(x, one.p[i], want.p[i], c->tolerance);
+    if (w > worst) worst = w, where = x->name;
+  }
+  bool intact = guards_and_inputs_stay(&one, c) && guards_and_inputs_stay(&want, c), same = true;
+  for (int threads = 2; threads <= 3; threads++) {
+    results many = {0};
+    omp_set_num_threads(threads);
+    execute(&many, k, c);
+    same = same && same_bits(&one, &many, c);
+    release(&many);
+  }
+  tap_ok(worst <= 1 && intact && same, "%s %s %s %s: error %.2g of what is allowed (%s)%s%s", k->name, c->name,
+         lm_dtype_name(c->t), c->shape, worst, where, intact ? "" : ", wrote where it must not",
+         same ? "" : ", threads change the bits");
+  release(&want);
+  release(&one);
+}
+
+/* ---- the operations ---- */
+
+static const lm_kernels *backend;
+static const lm_dtype types[] = {LM_F32, LM_BF16};
+
+static call new_call(const char *name, lm_dtype t, void (*run)(const lm_kernels *, const call *, void *const *),
+                     double tolerance)
+{
+  return (call){.name = name, .t = t, .run = run, .tolerance = tolerance};
+}
+
+static void run_narrow(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->cast(p[0], LM_BF16, p[1], LM_F32, c->s.n);
+}
+static void run_widen(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->cast(p[0], LM_F32, p[1], LM_BF16, c->s.n);
+}
+static void run_copy(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->cast(p[0], c->t, p[1], c->t, c->s.n);
+}
+static void run_gelu_fwd(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->gelu_fwd(c->t, p[0], p[1], c->s.n);
+}
+static void run_gelu_bwd(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->gelu_bwd(c->t, p[0], p[1], p[2], c->s.n);
+}
+static void run_scale(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->scale(p[0], 0.37f, c->s.n);
+}
+static void run_sum_squares(const lm_kernels *k, const call *c, void *const *p)
+{
+  float result = (float)k->sum_squares(p[1], c->s.n);
+  k->to_device(p[0], &result, sizeof result);
+}
+
+static void pointwise(size_t n)
+{
+  call c = new_call("cast to bf16", LM_F32, run_narrow, 0);
+  c.s.n = n;
+  snprintf(c.shape, sizeof c.shape, "n=%zu", n);
+  add(&c, "y", OUT, LM_BF16, n, 0, 0), add(&c, "x", IN, LM_F32, n, -3, 3);
+  compare(backend, &c);
+  c.name = "cast from bf16", c.run = run_widen, c.tensors[0].t = LM_F32, c.tensors[1].t = LM_BF16;
+  compare(backend, &c);
+  c.name = "sum_squares", c.run = run_sum_squares, c.tolerance = 1e-7, c.tensors[1].t = LM_F32;
+  c.tensors[0].n = 1;
+  compare(backend, &c);
+  for (int i = 0; i < 2; i++) {
+    lm_dtype t = types[i];
+    c.t = t, c.count = 0, c.name = "copy", c.run = run_copy, c.tolerance = 0;
+    add(&c, "y", OUT, t, n, 0, 0), add(&c, "x", IN, t, n, -3, 3);
+    compare(backend, &c);
+    c.count = 0, c.name = "gelu_fwd", c.run = run_gelu_fwd, c.tolerance = 1e-6;
+    add(&c, "y", OUT, t, n, 0, 0), add(&c, "x", IN, t, n, -6, 6);
+    compare(backend, &c);
+    c.count = 0, c.name = "gelu_bwd", c.run = run_gelu_bwd;
+    add(&c, "dx", OUT, t, n, 0, 0), add(&c, "dy", IN, t, n, -1, 1), add(&c, "x", IN, t, n, -6, 6);
+    compare(backend, &c);
+  }
+  c.t = LM_F32, c.count = 0, c.name = "scale", c.run = run_scale, c.tolerance = 0;
+  add(&c, "x", INOUT, LM_F32, n, -3, 3);
+  compare(backend, &c);
+}
+
+static void run_adamw(const lm_kernels *k, const call *c, void *const *p)
+{
+  const lm_adamw_config cfg = {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f};
+  k->adamw(p[0], p[1], p[2], p[3], p[4], c->s.n, &cfg, 3e-3f, 0.7f, 7);
+}
+
+static void adamw(size_t n, bool copy)
+{
+  call c = new_call("adamw", copy ? LM_BF16 : LM_F32, run_adamw, 1e-6);
+  c.s.n = n;
+  snprintf(c.shape, sizeof c.shape, "n=%zu", n);
+  add(&c, "w", INOUT, LM_F32, n, -1, 1), add(&c, "m", INOUT, LM_F32, n, -1, 1);
+  add(&c, "v", INOUT, LM_F32, n, 0, 1), add(&c, "g", IN, LM_F32, n, -2, 2);
+  add(&c, "w16", OUT, LM_BF16, copy ? n : 0, 0, 0);
+  compare(backend, &c);
+}
+
+static void run_embedding_fwd(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->embedding_fwd(c->t, p[0], p[1], p[2], p[3], c->s.B, c->s.T, c->s.C);
+}
+static void run_embedding_bwd(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->embedding_bwd(c->t, p[0], p[1], p[2], p[3], c->s.B, c->s.T, c->s.C);
+}
+
+static void embedding(lm_dtype t, int B, int T, int C, bool positions)
+{
+  enum { V = 11 };
+  size_t n = (size_t)B * (size_t)T, C_ = (size_t)C, wpe = positions ? ((size_t)T + 1) * C_ : 0;
+  call c = new_call("embedding_fwd", t, run_embedding_fwd, 0);
+  c.s = (sizes){.B = B, .T = T, .C = C};
+  snprintf(c.shape, sizeof c.shape, "B=%d T=%d C=%d%s", B, T, C, positions ? "" : " no positions");
+  add(&c, "y", OUT, t, n * C_, 0, 0), add_ids(&c, "token", n, 0, V);
+  add(&c, "wte", IN, t, V * C_, -1, 1), add(&c, "wpe", IN, t, wpe, -1, 1);
+  compare(backend, &c);
+  c.name = "embedding_bwd", c.run = run_embedding_bwd, c.count = 0, c.tolerance = 1e-6;
+  add(&c, "dwte", INOUT, LM_F32, V * C_, -1, 1), add(&c, "dwpe", INOUT, LM_F32, wpe, -1, 1);
+  add(&c, "dy", IN, t, n * C_, -1, 1), add_ids(&c, "token", n, 0, V);
+  compare(backend, &c);
+}
+
+static void run_layernorm_fwd(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->layernorm_fwd(c->t, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], c->s.rows, c->s.C, 1e-5f);
+}
+static void run_layernorm_bwd(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->layernorm_bwd(c->t, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], c->s.rows, c->s.C);
+}
+
+static void layernorm(lm_dtype t, size_t rows, int C, bool bias, bool branch)
+{
+  size_t C_ = (size_t)C, n = rows * C_;
+  call c = new_call("layernorm_fwd", t, run_layernorm_fwd, 2e-6);
+  c.s = (sizes){.rows = rows, .C = C};
+  snprintf(c.shape, sizeof c.shape, "rows=%zu C=%d%s%s", rows, C, bias ? "" : " no bias", branch ? " residual" : "");
+  add(&c, "y", OUT, t, n, 0, 0), add(&c, "mean", OUT, LM_F32, rows, 0, 0), add(&c, "rstd", OUT, LM_F32, rows, 0, 0);
+  add(&c, "sum", OUT, t, branch ? n : 0, 0, 0), add(&c, "x", IN, t, n, -1, 2);
+  add(&c, "branch", IN, t, branch ? n : 0, -1, 1);
+  add(&c, "gain", IN, t, C_, -1, 1), add(&c, "bias", IN, t, bias ? C_ : 0, -1, 1);
+  compare(backend, &c);
+  c.name = "layernorm_bwd", c.run = run_layernorm_bwd, c.count = 0, c.tolerance = 5e-6;
+  add(&c, "dx", INOUT, t, n, -1, 1), add(&c, "dgain", INOUT, LM_F32, C_, -1, 1);
+  add(&c, "dbias", INOUT, LM_F32, bias ? C_ : 0, -1, 1), add(&c, "dy", IN, t, n, -1, 1), add(&c, "x", IN, t, n, -1, 2);
+  add(&c, "mean", IN, LM_F32, rows, 0.4, 0.6), add(&c, "rstd", IN, LM_F32, rows, 1, 1.3);
+  add(&c, "gain", IN, t, C_, -1, 1);
+  compare(backend, &c);
+}
+
+static void run_linear_fwd(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->linear_fwd(c->t, p[0], p[1], p[2], p[3], c->s.rows, c->s.N, c->s.K);
+}
+static void run_linear_bwd_input(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->linear_bwd_input(c->t, p[0], p[1], p[2], c->s.rows, c->s.N, c->s.K);
+}
+static void run_linear_bwd_weight(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->linear_bwd_weight(c->t, p[0], p[1], p[2], p[3], c->s.rows, c->s.N, c->s.K);
+}
+
+static void linear(lm_dtype t, size_t M, int N, int K, bool bias)
+{
+  size_t N_ = (size_t)N, K_ = (size_t)K;
+  call c = new_call("linear_fwd", t, run_linear_fwd, 5e-6);
+  c.s = (sizes){.rows = M, .N = N, .K = K};
+  snprintf(c.shape, sizeof c.shape, "M=%zu N=%d K=%d%s", M, N, K, bias ? "" : " no bias");
+  add(&c, "y", OUT, t, M * N_, 0, 0), add(&c, "x", IN, t, M * K_, -1, 1);
+  add(&c, "w", IN, t, N_ * K_, -1, 1), add(&c, "bias", IN, t, bias ? N_ : 0, -1, 1);
+  compare(backend, &c);
+  c.name = "linear_bwd_input", c.run = run_linear_bwd_input, c.count = 0;
+  add(&c, "dx", OUT, t, M * K_, 0, 0), add(&c, "dy", IN, t, M * N_, -1, 1), add(&c, "w", IN, t, N_ * K_, -1, 1);
+  compare(backend, &c);
+  c.name = "linear_bwd_weight", c.run = run_linear_bwd_weight, c.count = 0;
+  add(&c, "dw", INOUT, LM_F32, N_ * K_, -1, 1), add(&c, "dbias", INOUT, LM_F32, bias ? N_ : 0, -1, 1);
+  add(&c, "dy", IN, t, M * N_, -1, 1), add(&c, "x", IN, t, M * K_, -1, 1);
+  compare(backend, &c);
+}
+
+static void run_attention_fwd(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->attention_fwd(c->t, p[0], p[1], p[2], c->s.B, c->s.T, c->s.H, c->s.H_kv, c->s.K);
+}
+/* The forward of the reference gives y and lse, so that both backwards begin with the same. */
+static void run_attention_bwd(const lm_kernels *k, const call *c, void *const *p)
+{
+  const sizes *s = &c->s;
+  size_t size = lm_dtype_size(c->t), y_bytes = c->tensors[2].n * size, qkv_bytes = c->tensors[4].n * size;
+  size_t lse_bytes = c->tensors[3].n * sizeof(float);
+  void *y = malloc(y_bytes), *qkv = malloc(qkv_bytes);
+  float *lse = malloc(lse_bytes);
+  LM_ASSERT(y != NULL && qkv != NULL && lse != NULL);
+  k->to_host(qkv, p[4], qkv_bytes);
+  lm_kernels_ref.attention_fwd(c->t, y, lse, qkv, s->B, s->T, s->H, s->H_kv, s->K);
+  k->to_device(p[2], y, y_bytes);
+  k->to_device(p[3], lse, lse_bytes);
+  k->attention_bwd(c->t, p[0], p[1], p[2], p[3], p[4], s->B, s->T, s->H, s->H_kv, s->K);
+  free(y), free(qkv), free(lse);
+}
+
+static void attention(lm_dtype t, int B, int T, int H, int H_kv, int D)
+{
+  size_t BT = (size_t)B * (size_t)T, y = BT * (size_t)(H * D), qkv = BT * (size_t)((H + 2 * H_kv) * D);
+  call c = new_call("attention_fwd", t, run_attention_fwd, t == LM_F32 ? 5e-6 : 4e-3);
+  c.s = (sizes){.B = B, .T = T, .H = H, .H_kv = H_kv, .K = D};
+  snprintf(c.shape, sizeof c.shape, "B=%d T=%d H=%d H_kv=%d D=%d", B, T, H, H_kv, D);
+  add(&c, "y", OUT, t, y, 0, 0), add(&c, "lse", OUT, LM_F32, BT * (size_t)H, 0, 0), add(&c, "qkv", IN, t, qkv, -2, 2);
+  compare(backend, &c);
+  c.name = "attention_bwd", c.run = run_attention_bwd, c.count = 0, c.tolerance = t == LM_F32 ? 1e-5 : 1e-2;
+  add(&c, "dqkv", OUT, t, qkv, 0, 0), add(&c, "dy", IN, t, y, -1, 1), add(&c, "y", OUT, t, y, 0, 0);
+  add(&c, "lse", OUT, LM_F32, BT * (size_t)H, 0, 0), add(&c, "qkv", IN, t, qkv, -2, 2);
+  compare(backend, &c);
+}
+
+static void run_loss(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->cross_entropy(c->t, p[0], p[1], p[2], c->s.rows, c->s.V, c->s.Vp, false);
+}
+static void run_loss_and_gradient(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->cross_entropy(c->t, p[0], p[1], p[2], c->s.rows, c->s.V, c->s.Vp, true);
+}
+
+static void cross_entropy(lm_dtype t, size_t rows, int V, int Vp)
+{
+  call c = new_call("cross_entropy", t, run_loss, 2e-6);
+  c.s = (sizes){.rows = rows, .V = V, .Vp = Vp};
+  snprintf(c.shape, sizeof c.shape, "rows=%zu V=%d Vp=%d", rows, V, Vp);
+  add(&c, "loss", OUT, LM_F32, rows, 0, 0), add(&c, "z", IN, t, rows * (size_t)Vp, -20, 20);
+  add_ids(&c, "target", rows, -1, V);
+  compare(backend, &c);
+  c.name = "cross_entropy with gradient", c.run = run_loss_and_gradient, c.tensors[1].role = INOUT;
+  compare(backend, &c);
+}
+
+static void test_operations_of(lm_dtype t)
+{
+  embedding(t, 1, 1, 1, true);
+  embedding(t, 3, 5, 19, true);
+  embedding(t, 2, 33, 784, true);
+  embedding(t, 2, 7, 40, false);
+  layernorm(t, 1, 2, true, false);
+  layernorm(t, 7, 19, false, true);
+  layernorm(t, 301, 100, true, true);
+  layernorm(t, 37, 784, true, false);
+  linear(t, 1, 1, 1, true);
+  linear(t, 7, 5, 3, false);
+  linear(t, 33, 65, 47, true);
+  linear(t, 130, 70, 257, true);
+  attention(t, 1, 1, 1, 1, 1);
+  attention(t, 2, 7, 3, 3, 5);
+  attention(t, 1, 67, 4, 2, 16);
+  attention(t, 2, 130, 2, 1, 64);
+  cross_entropy(t, 1, 1, 1);
+  cross_entropy(t, 5, 17, 32);
+  cross_entropy(t, 9, 2050, 2176);
+}
+
+int main(int argc, char **argv)
+{
+  lm_comm comm;
+  lm_error err;
+  static const size_t lengths[] = {1, 15, 33, 40000};
+  tap_begin(&comm, argc, argv);
+  omp_set_dynamic(0);
+  tap_ok(lm_kernels_select(&backend, LM_BACKEND_CPU, &err) == LM_OK, "there is a CPU backend");
+  for (int i = 0; i < 4; i++) {
+    pointwise(lengths[i]);
+    adamw(lengths[i], false);
+    adamw(lengths[i], true);
+  }
+  for (int i = 0; i < 2; i++) test_operations_of(types[i]);
+  return tap_end();
+}
