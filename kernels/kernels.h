@@ -106,4 +106,8 @@ extern const lm_kernels lm_kernels_ref;
 /** Does a bf16 product pay on this machine (AVX512_BF16, AMX, SVE bf16)? Local. */
 bool lm_cpu_bf16_is_fast(void);
 
+/** Product FLOP/s that this process' threads reach with oneDNN in type t, measured for a quarter of a second, after
+ *  lm_kernels_select() of the CPU backend: the peak that a run's speed is a share of. Local. 0 where memory is short. */
+double lm_cpu_product_rate(lm_dtype t);
+
 #endif

@@ -35,9 +35,9 @@ static tiling cut(const lm_product_shape *s)
   /* Large tiles read less; a small result is cut finer, so that there is work for several threads. */
   static const struct {
     int64_t m, n;
-  } sizes[] = {{256, 384}, {256, 192}, {128, 192}, {64, 192}};
+  } sizes[] = {{256, 384}, {256, 192}, {128, 192}};
   tiling t = {0};
-  for (size_t i = 0; i < sizeof sizes / sizeof *sizes && t.rows * t.cols < 16; i++) {
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes && t.rows * t.cols < 8; i++) {
     t = (tiling){.m = least(sizes[i].m, s->m), .n = least(sizes[i].n, s->n)};
     t.rows = ceil_div(s->m, t.m);
     t.cols = ceil_div(s->n, t.n);
