@@ -5,6 +5,7 @@
 #include "tests/tap.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,6 +186,37 @@ static void test_eval_and_next(const lm_kernels *k, lm_dtype compute)
   lm_model_free(plain);
 }
 
+/* On n threads: the gradients; *sum is the loss. */
+static float *on_threads(const lm_kernels *k, lm_dtype compute, int n, double *sum)
+{
+  int before = omp_get_max_threads();
+  omp_set_num_threads(n);
+  lm_model *m = loaded(fixture_config(false, true), k, compute, true);
+  *sum = lm_model_train(m, tokens, targets, MAX_B, T).sum;
+  float *g = fixture_gradients(m, k);
+  lm_model_free(m);
+  omp_set_num_threads(before);
+  return g;
+}
+
+static void test_threads(const lm_kernels *k, lm_dtype compute)
+{
+  lm_model_config cfg = fixture_config(false, true);
+  lm_param_table t;
+  lm_error err;
+  tap_ok(lm_param_table_new(&t, &cfg, &err) == LM_OK, "a table");
+  double want_sum, sum;
+  float *want = on_threads(k, compute, 1, &want_sum);
+  for (int n = 2; n <= 4; n++) {
+    float *got = on_threads(k, compute, n, &sum);
+    tap_ok(sum == want_sum && same(got, want, t.elements), "%s %s: %d threads give the bits of one", k->name,
+           lm_dtype_name(compute), n);
+    free(got);
+  }
+  free(want);
+  lm_param_table_free(&t);
+}
+
 static void test_nothing_to_learn(const lm_kernels *k)
 {
   lm_model *m = loaded(fixture_config(true, true), k, LM_F32, true);
@@ -258,7 +290,8 @@ static lm_status counting_alloc(void **out, size_t bytes, const char *what, lm_e
   allocations++;
   allocated += bytes;
   *out = NULL;
-  if (allocations == refuse_at) return lm_fail(err, LM_ENOMEM, "no memory for %s", what);
+  if (allocations == refuse_at || bytes >> 40 != 0)
+    return lm_fail(err, LM_ENOMEM, "no memory for %s (%zu)", what, bytes);
   return lm_kernels_ref.alloc(out, bytes, what, err);
 }
 
@@ -299,7 +332,6 @@ static void test_refused(void)
     tap_ok(s == LM_ENOMEM && m == NULL && strstr(err.text, blocks[refuse_at - 1]), "%s", err.text);
   }
   refuse_at = 0;
-  /* 2^47 bytes and more: no machine's address space has them. */
   lm_model_config huge = {.vocab_size = 1000, .n_layer = 1000, .n_head = 1, .n_embd = 65536, .n_ctx = 1024};
   s = lm_model_new(&m, &huge, &k, LM_F32, 1, false, &err);
   tap_ok(s == LM_ENOMEM && m == NULL && strstr(err.text, "206159760064512") != NULL, "%s", err.text);
@@ -348,6 +380,8 @@ int main(int argc, char **argv)
   test_eval_and_next(&lm_kernels_ref, LM_F32);
   test_eval_and_next(cpu, LM_F32);
   test_eval_and_next(cpu, LM_BF16);
+  test_threads(cpu, LM_F32);
+  test_threads(cpu, LM_BF16);
   test_nothing_to_learn(&lm_kernels_ref);
   test_nothing_to_learn(cpu);
   for (int tied = 0; tied < 2; tied++) {

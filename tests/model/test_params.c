@@ -4,6 +4,7 @@
 #include "tests/tap.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -213,6 +214,24 @@ static void test_init(void)
   free(pieces);
 }
 
+static void test_init_threads(void)
+{
+  lm_model_config cfg = tiny;
+  cfg.n_embd = 96; /* large enough to be shared out */
+  lm_param_table t = table_of(cfg);
+  float *one = calloc(t.elements, sizeof *one), *three = calloc(t.elements, sizeof *three);
+  int before = omp_get_max_threads();
+  omp_set_num_threads(1);
+  lm_param_init(&t, &cfg, 42, 0, t.elements, one);
+  omp_set_num_threads(3);
+  lm_param_init(&t, &cfg, 42, 0, t.elements, three);
+  omp_set_num_threads(before);
+  tap_ok(memcmp(one, three, t.elements * sizeof *one) == 0, "on three threads the same bits");
+  free(one);
+  free(three);
+  lm_param_table_free(&t);
+}
+
 static void test_flops(void)
 {
   lm_model_config cfg = gpt2(12, 12, 768);
@@ -241,6 +260,7 @@ int main(int argc, char **argv)
   for (int i = 0; i < 4; i++) test_layout((i & 1) != 0, (i & 2) != 0);
   test_check();
   test_init();
+  test_init_threads();
   test_flops();
   return tap_end();
 }
