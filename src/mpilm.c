@@ -12,7 +12,10 @@
 
 /* In the order of the flow: text -> vocabulary -> tokens -> model -> what came of it. */
 static const lm_command *const commands[] = {
-  &lm_command_info,
+    &lm_command_vocab,
+    &lm_command_encode,
+    &lm_command_decode,
+    &lm_command_info,
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -29,7 +32,8 @@ static lm_status print_help(const lm_command *c, lm_error *err)
   lm_status s = lm_options_write_help(c->options, c->n_options, &text, err);
   if (s == LM_OK) {
     printf("usage: ");
-    for (const char *u = c->usage; *u != '\0'; u++) printf(*u == '\n' ? "\n       mpilm " : u == c->usage ? "mpilm %c" : "%c", *u);
+    for (const char *u = c->usage; *u != '\0'; u++)
+      printf(*u == '\n' ? "\n       mpilm " : u == c->usage ? "mpilm %c" : "%c", *u);
     printf("\n\n%s\n%s%s", c->summary, text.size > 0 ? "\n" : "", text.size > 0 ? text.data : "");
   }
   lm_buffer_free(&text);
@@ -44,8 +48,8 @@ static const lm_command *find_command(const char *name, lm_error *err)
     if (strcmp(name, names[i]) == 0) return commands[i];
   }
   const char *near = lm_nearest_word(name, names, N_COMMANDS);
-  lm_fail(err, LM_EINVAL, "unknown subcommand '%s'%s%s%s; mpilm --help lists them", name, near ? "; did you mean '" : "",
-          near ? near : "", near ? "'?" : "");
+  lm_fail(err, LM_EINVAL, "unknown subcommand '%s'%s%s%s; mpilm --help lists them", name,
+          near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
   return NULL;
 }
 

@@ -23,7 +23,9 @@ static lm_status fail_errno(lm_error *err, const char *what, const char *path)
 
 lm_status lm_file_read(const char *path, lm_buffer *out, lm_error *err)
 {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  bool is_stdin = strcmp(path, "-") == 0;
+  int fd = is_stdin ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0) : open(path, O_RDONLY | O_CLOEXEC);
+  if (is_stdin) path = "standard input";
   if (fd < 0) return fail_errno(err, "open for reading", path);
   lm_status s = LM_OK;
   for (;;) {

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/** Append a whole file to out. Local. LM_EINVAL where it does not exist or is a folder, else LM_EIO, LM_ENOMEM. */
+/** Append a whole file to out; "-" is standard input. Local. LM_EINVAL where it does not exist or is a folder, else LM_EIO, LM_ENOMEM. */
 lm_status lm_file_read(const char *path, lm_buffer *out, lm_error *err) LM_NODISCARD;
 
 /** Replace a file: temporary name, fsync, rename, fsync of the folder. Local. After a failure the old file stands. */

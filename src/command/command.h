@@ -17,6 +17,7 @@ typedef struct lm_command {
   lm_status (*run)(const lm_comm *comm, int argc, char **argv, lm_error *err);
 } lm_command;
 
+extern const lm_command lm_command_vocab, lm_command_encode, lm_command_decode;
 extern const lm_command lm_command_info;
 
 /** Parse argv by a command's table into `target`, and count the positional words. Local.

@@ -7,15 +7,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum lm_pattern { LM_PATTERN_GPT2, LM_PATTERN_CL100K, LM_PATTERN_O200K, LM_PATTERN_LLAMA3 } lm_pattern;
-#define LM_PATTERN_WORDS "gpt2|cl100k|o200k|llama3" /* for option tables, in the order of the enum */
+typedef enum lm_pattern {
+  LM_PATTERN_GPT2,
+  LM_PATTERN_CL100K,
+  LM_PATTERN_O200K,
+  LM_PATTERN_LLAMA3,
+  LM_PATTERN_AUTO, /* only for lm_vocab_load(): the pattern that a known rank file was made with, told by its size */
+} lm_pattern;
+/* For option tables, in the order of the enum: of what is made, and of what is loaded. */
+#define LM_PATTERN_WORDS         "gpt2|cl100k|o200k|llama3"
+#define LM_PATTERN_WORDS_OR_AUTO LM_PATTERN_WORDS "|auto"
 
 typedef struct lm_vocab lm_vocab; /* opaque, immutable once loaded: threads may share it */
 
 /** Load a vocabulary. Local.
  *  @param path  "bytes" (built in: ids 0-255 are the bytes, 256 is the end of text), or a file: tokenizer.json,
  *               *.tiktoken, vocab.bpe; told apart by their content
- *  @param pattern  the split pattern for files that do not say theirs; a tokenizer.json brings its own
+ *  @param pattern  the split pattern for files that do not say theirs (rank files, vocab.bpe) and for "bytes"; a
+ *                  tokenizer.json brings its own
  *  @return LM_EINVAL (file and reason), LM_EIO, LM_ENOMEM; *out is NULL then */
 lm_status lm_vocab_load(lm_vocab **out, const char *path, lm_pattern pattern, lm_error *err) LM_NODISCARD;
 void lm_vocab_free(lm_vocab *v);
@@ -32,6 +41,8 @@ lm_status lm_vocab_from_merges(lm_vocab **out, const uint32_t (*merges)[2], size
 uint32_t lm_vocab_size(const lm_vocab *v);        /* ids are [0, size), special tokens included */
 uint32_t lm_vocab_end_of_text(const lm_vocab *v); /* closes every document; LM_NO_ID where a tokenizer.json has none */
 lm_pattern lm_vocab_pattern(const lm_vocab *v);
+
+bool lm_vocab_is_special(const lm_vocab *v, uint32_t id); /* id < lm_vocab_size() */
 
 /** Hash of vocabulary, merges, split pattern and special tokens: equal if and only if all ids are. Local. */
 uint64_t lm_vocab_fingerprint(const lm_vocab *v);

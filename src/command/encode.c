@@ -1,0 +1,101 @@
+/* src/command/encode.c - mpilm encode: text on standard input -> ids, one line a document. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "command/command.h"
+
+#include "base/file.h"
+#include "text/json_line.h"
+#include "text/vocab.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct encode_options {
+  const char *vocab, *text_key;
+  int pattern;
+  bool specials, jsonl;
+};
+
+static const lm_option options[] = {
+    {"vocab", LM_OPT_STRING, offsetof(struct encode_options, vocab), NULL, NULL, NULL,
+     "the vocabulary: bytes, tokenizer.json, *.tiktoken or vocab.bpe"},
+    {"pattern", LM_OPT_CHOICE, offsetof(struct encode_options, pattern), "auto", LM_PATTERN_WORDS_OR_AUTO, NULL,
+     "the split pattern of a vocabulary file that does not say its own"},
+    {"specials", LM_OPT_BOOL, offsetof(struct encode_options, specials), "false", NULL, NULL,
+     "text that spells a special token becomes that token"},
+    {"jsonl", LM_OPT_BOOL, offsetof(struct encode_options, jsonl), "false", NULL, NULL,
+     "each line is a JSON object with a document in it; else all of the input is one document"},
+    {"text-key", LM_OPT_STRING, offsetof(struct encode_options, text_key), "text", NULL, NULL,
+     "the key of the document in a JSON object"},
+};
+
+typedef struct job {
+  const struct encode_options *o;
+  lm_encoder *encoder;
+  lm_ids ids;
+  lm_buffer out;
+} job;
+
+/* Encode a document and print its line. */
+static lm_status encode_document(job *j, const char *text, size_t n, lm_error *err)
+{
+  j->ids.size = j->out.size = 0;
+  LM_TRY(lm_encode(j->encoder, text, n, j->o->specials, &j->ids, err));
+  LM_TRY(lm_buffer_reserve(&j->out, 11 * j->ids.size + 1, err));
+  for (size_t i = 0; i < j->ids.size; i++) LM_TRY(lm_buffer_printf(&j->out, err, i > 0 ? " %u" : "%u", j->ids.data[i]));
+  LM_TRY(lm_buffer_append(&j->out, "\n", 1, err));
+  if (fwrite(j->out.data, 1, j->out.size, stdout) == j->out.size) return LM_OK;
+  return lm_fail(err, LM_EIO, "cannot write to stdout");
+}
+
+static lm_status encode_lines(job *j, lm_buffer *text, lm_error *err)
+{
+  uint64_t surrogates = 0;
+  size_t number = 1, length;
+  for (size_t at = 0; at < text->size; at += length + 1, number++) {
+    char *line = text->data + at;
+    const char *document, *end = memchr(line, '\n', text->size - at);
+    size_t n;
+    length = end != NULL ? (size_t)(end - line) : text->size - at;
+    if (lm_json_line_is_blank(line, length)) continue;
+    lm_status s = lm_json_line_text(line, length, j->o->text_key, &document, &n, &surrogates, err);
+    if (s == LM_OK) s = encode_document(j, document, n, err);
+    if (s != LM_OK) return lm_fail_in(err, s, "line %zu", number);
+  }
+  return LM_OK;
+}
+
+static lm_status encode(job *j, const lm_vocab *v, lm_error *err)
+{
+  lm_buffer text = {0};
+  LM_TRY(lm_encoder_new(&j->encoder, v, err));
+  lm_status s = lm_file_read("-", &text, err);
+  if (s == LM_OK) s = j->o->jsonl ? encode_lines(j, &text, err) : encode_document(j, text.data, text.size, err);
+  lm_buffer_free(&text);
+  lm_buffer_free(&j->out);
+  lm_ids_free(&j->ids);
+  lm_encoder_free(j->encoder);
+  return s;
+}
+
+static lm_status run(const lm_comm *comm, int argc, char **argv, lm_error *err)
+{
+  (void)comm;
+  struct encode_options o;
+  lm_options *parsed;
+  lm_vocab *v;
+  LM_TRY(lm_command_options(&parsed, &lm_command_encode, &o, argc, argv, 0, 0, err));
+  lm_status s = lm_vocab_load(&v, o.vocab, (lm_pattern)o.pattern, err);
+  if (s == LM_OK) s = encode(&(job){.o = &o}, v, err);
+  lm_vocab_free(v);
+  lm_options_free(parsed);
+  return s;
+}
+
+const lm_command lm_command_encode = {
+    .name = "encode",
+    .usage = "encode --vocab V [--pattern P] [--specials] [--jsonl] < TEXT",
+    .summary = "text on standard input to token ids, one line a document",
+    .options = options,
+    .n_options = sizeof options / sizeof options[0],
+    .run = run,
+};

@@ -1,0 +1,90 @@
+/* src/text/vocab_fingerprint.c - one number that two vocabularies share if and only if they give the same ids. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "text/vocab_build.h"
+
+#include "base/hash.h"
+
+#include <string.h>
+
+static uint64_t hash_number(uint64_t h, uint32_t x)
+{
+  const uint8_t bytes[4] = {(uint8_t)x, (uint8_t)(x >> 8), (uint8_t)(x >> 16), (uint8_t)(x >> 24)};
+  return lm_hash_seeded(bytes, sizeof bytes, h);
+}
+
+static uint64_t hash_tokens(const lm_vocab *v, uint64_t h)
+{
+  for (uint32_t id = 0; id < v->size; id++) {
+    size_t n;
+    const char *bytes = lm_vocab_bytes(v, id, &n);
+    h = hash_number(h, (uint32_t)n);
+    if (n > 0) h = lm_hash_seeded(bytes, n, h);
+  }
+  for (uint32_t id = 0; id < v->size; id++) {
+    if (!v->tokens[id].special) continue;
+    h = hash_number(h, id);
+    for (size_t i = 0; i < v->n_specials; i++)
+      if (v->specials[i].id == id) h = hash_number(h, v->specials[i].always);
+  }
+  return h;
+}
+
+typedef struct merges {
+  const lm_vocab *v;
+  uint32_t last; /* id of the merge before */
+  uint64_t hash;
+} merges;
+
+static bool in_order(void *to, lm_merge m, uint32_t rank)
+{
+  merges *w = to;
+  (void)rank;
+  if (m.id < w->last) return false;
+  w->last = m.id;
+  return true;
+}
+
+static bool hash_merge(void *to, lm_merge m, uint32_t rank)
+{
+  merges *w = to;
+  (void)rank;
+  w->hash = hash_number(hash_number(w->hash, m.left), m.right);
+  return true;
+}
+
+/* Does every ordinary token come out of its own bytes by merging? */
+static bool merges_reach_all(const lm_vocab *v)
+{
+  lm_encoder *e;
+  lm_ids ids = {0};
+  if (lm_encoder_new(&e, v, NULL) != LM_OK) return false;
+  bool all = true;
+  for (uint32_t id = 0; id < v->size && all; id++) {
+    size_t n;
+    const char *bytes = lm_vocab_bytes(v, id, &n);
+    if (n == 0 || v->tokens[id].special) continue;
+    ids.size = 0;
+    all = lm_encode_piece(e, bytes, n, &ids, NULL) == LM_OK && ids.size == 1 && ids.data[0] == id;
+  }
+  lm_ids_free(&ids);
+  lm_encoder_free(e);
+  return all;
+}
+
+/* Do the tokens alone say how text is merged: the lowest id that two neighbours can join to? Then the same vocabulary
+ * read from ranks, from GPT-2's merges, and from a tokenizer.json has the same fingerprint. */
+static bool tokens_say_it_all(const lm_vocab *v)
+{
+  merges w = {.v = v};
+  if (v->by_rank) return true;
+  return lm_vocab_walk_merges(v, in_order, &w) && (v->whole_first || merges_reach_all(v));
+}
+
+uint64_t lm_vocab_fingerprint(const lm_vocab *v)
+{
+  const char *regex = lm_pattern_regex(v->pattern);
+  merges w = {.v = v, .hash = hash_tokens(v, lm_hash(regex, strlen(regex)))};
+  if (tokens_say_it_all(v)) return w.hash;
+  lm_vocab_walk_merges(v, hash_merge, &w);
+  return hash_number(w.hash, v->whole_first);
+}
