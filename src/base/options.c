@@ -348,8 +348,7 @@ static lm_status parse_word(lm_options *o, const char *word, const char *next, b
   bool value;
   if (o->table[i].type == LM_OPT_BOOL && (next == NULL || !parse_bool(next, &value)))
     return lm_options_set(o, name, "true", LM_FROM_COMMAND_LINE, "command line", err);
-  if (next == NULL)
-    return lm_fail(err, LM_EINVAL, "command line: --%s needs a value: %s", name, o->table[i].help);
+  if (next == NULL) return lm_fail(err, LM_EINVAL, "command line: --%s needs a value: %s", name, o->table[i].help);
   *used_next = true;
   return lm_options_set(o, name, next, LM_FROM_COMMAND_LINE, "command line", err);
 }
@@ -375,6 +374,30 @@ lm_status lm_options_parse(lm_options *o, int argc, char **argv, lm_error *err)
     LM_TRY(parse_word(o, argv[i] + 2, i + 1 < argc ? argv[i + 1] : NULL, &used_next, err));
     i += used_next;
   }
+  return LM_OK;
+}
+
+static bool knows(const lm_options *o, const char *word)
+{
+  size_t n = strcspn(word, "=");
+  for (size_t i = 0; i < o->count; i++)
+    if (strlen(o->table[i].name) == n && strncmp(o->table[i].name, word, n) == 0) return true;
+  return false;
+}
+
+lm_status lm_options_take(lm_options *o, int *argc, char **argv, lm_error *err)
+{
+  int kept = 0;
+  for (int i = 0; i < *argc; i++) {
+    if (strncmp(argv[i], "--", 2) != 0 || !knows(o, argv[i] + 2)) {
+      argv[kept++] = argv[i];
+      continue;
+    }
+    bool used_next;
+    LM_TRY(parse_word(o, argv[i] + 2, i + 1 < *argc ? argv[i + 1] : NULL, &used_next, err));
+    i += used_next;
+  }
+  *argc = kept;
   return LM_OK;
 }
 
@@ -483,8 +506,8 @@ lm_status lm_options_write_help(const lm_option *table, size_t count, lm_buffer 
   for (size_t i = 0; i < count; i++) {
     const lm_option *row = &table[i];
     bool numeric = row->type == LM_OPT_INT || row->type == LM_OPT_FLOAT;
-    LM_TRY(lm_buffer_printf(out, err, row->type == LM_OPT_BOOL ? "  --%s\n" : "  --%s=%s\n", row->name,
-                            type_word(row)));
+    LM_TRY(
+        lm_buffer_printf(out, err, row->type == LM_OPT_BOOL ? "  --%s\n" : "  --%s=%s\n", row->name, type_word(row)));
     LM_TRY(lm_buffer_printf(out, err, "        %s", row->help));
     if (numeric && row->range != NULL)
       LM_TRY(lm_buffer_printf(out, err, ", %s%s%s", row->range, row->unit ? " " : "", row->unit ? row->unit : ""));

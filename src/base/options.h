@@ -42,12 +42,13 @@ typedef struct lm_options lm_options; /* opaque: a table, the struct it fills, a
  *  @param table  kept; count rows
  *  @param target kept; its fields at `offset` are written
  *  @return LM_OK, LM_ENOMEM. A default out of its own range is a bug (assertion). */
-lm_status lm_options_new(lm_options **out, const lm_option *table, size_t count, void *target, lm_error *err)
-  LM_NODISCARD;
+lm_status lm_options_new(lm_options **out, const lm_option *table, size_t count, void *target,
+                         lm_error *err) LM_NODISCARD;
 void lm_options_free(lm_options *o);
 
-/** Set one option from text. Local. LM_EINVAL names `where` ("config.yaml:7", "command line"), the value, the range, and
- *  for an unknown name the nearest one. A source never overwrites a stronger one; the same source overwrites itself. */
+/** Set one option from text. Local. LM_EINVAL names `where` ("config.yaml:7", "command line"), the value, the range,
+ * and for an unknown name the nearest one. A source never overwrites a stronger one; the same source overwrites itself.
+ */
 lm_status lm_options_set(lm_options *o, const char *name, const char *value, lm_origin origin, const char *where,
                          lm_error *err) LM_NODISCARD;
 
@@ -59,11 +60,19 @@ lm_status lm_options_set_list(lm_options *o, const char *name, const char *const
  *  "--" ends the options, "-" is positional. --help is not special here: main() looks for it first. */
 lm_status lm_options_parse(lm_options *o, int argc, char **argv, lm_error *err) LM_NODISCARD;
 
+/** Set the options that this table knows, and leave all other words in argv, in order. Local. For a subcommand that has
+ *  options of its own beside those of the config. @param[in,out] argc, argv */
+lm_status lm_options_take(lm_options *o, int *argc, char **argv, lm_error *err) LM_NODISCARD;
+
 /** The positional words of lm_options_parse(), borrowed from argv. Local. */
 const lm_list *lm_options_words(const lm_options *o);
 
 /** Read a YAML config: sections of scalars and lists. Local. Errors carry file and line. */
 lm_status lm_options_read_yaml(lm_options *o, const char *path, lm_error *err) LM_NODISCARD;
+
+/** As lm_options_read_yaml(), from n bytes of text that `where` names in errors. Local. */
+lm_status lm_options_parse_yaml(lm_options *o, const char *yaml, size_t n, const char *where,
+                                lm_error *err) LM_NODISCARD;
 
 /** Every option without a default has a value? Local. LM_EINVAL names the first that has none. */
 lm_status lm_options_complete(const lm_options *o, lm_error *err) LM_NODISCARD;

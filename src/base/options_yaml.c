@@ -15,7 +15,7 @@ struct reader {
   lm_error *err;
 };
 
-static void where(const struct reader *r, const yaml_node_t *node, char out[512])
+static void place_of(const struct reader *r, const yaml_node_t *node, char out[512])
 {
   snprintf(out, 512, "%s:%zu", r->path, node->start_mark.line + 1);
 }
@@ -52,10 +52,11 @@ static lm_status duplicate_key(const struct reader *r, const yaml_node_t *map, c
   const yaml_node_t *key = yaml_document_get_node(r->doc, pair->key);
   for (const yaml_node_pair_t *p = map->data.mapping.pairs.start; p < pair; p++) {
     const yaml_node_t *other = yaml_document_get_node(r->doc, p->key);
-    if (other->type != YAML_SCALAR_NODE || strcmp((char *)other->data.scalar.value, (char *)key->data.scalar.value) != 0)
+    if (other->type != YAML_SCALAR_NODE ||
+        strcmp((char *)other->data.scalar.value, (char *)key->data.scalar.value) != 0)
       continue;
     char place[512];
-    where(r, key, place);
+    place_of(r, key, place);
     return lm_fail(r->err, LM_EINVAL, "%s: '%s' stands here for the second time, first in line %zu", place,
                    (char *)key->data.scalar.value, other->start_mark.line + 1);
   }
@@ -67,7 +68,7 @@ static lm_status mapping(const struct reader *r, const yaml_node_t *map, const c
   for (const yaml_node_pair_t *p = map->data.mapping.pairs.start; p < map->data.mapping.pairs.top; p++) {
     yaml_node_t *key = yaml_document_get_node(r->doc, p->key), *value = yaml_document_get_node(r->doc, p->value);
     char place[512], name[256];
-    where(r, key, place);
+    place_of(r, key, place);
     if (key->type != YAML_SCALAR_NODE) return lm_fail(r->err, LM_EINVAL, "%s: the key is not a word", place);
     LM_TRY(duplicate_key(r, map, p));
     snprintf(name, sizeof name, "%s%s%s", section, *section ? "." : "", (char *)key->data.scalar.value);
@@ -103,17 +104,21 @@ static lm_status read_document(lm_options *o, const char *path, yaml_parser_t *p
   return s;
 }
 
+lm_status lm_options_parse_yaml(lm_options *o, const char *yaml, size_t n, const char *where, lm_error *err)
+{
+  yaml_parser_t parser;
+  if (!yaml_parser_initialize(&parser)) return lm_fail(err, LM_ENOMEM, "no memory to read %s", where);
+  yaml_parser_set_input_string(&parser, (const unsigned char *)yaml, n);
+  lm_status s = read_document(o, where, &parser, err);
+  yaml_parser_delete(&parser);
+  return s;
+}
+
 lm_status lm_options_read_yaml(lm_options *o, const char *path, lm_error *err)
 {
   lm_buffer text = {0};
-  yaml_parser_t parser;
   lm_status s = lm_file_read(path, &text, err);
-  if (s == LM_OK && !yaml_parser_initialize(&parser)) s = lm_fail(err, LM_ENOMEM, "no memory to read %s", path);
-  if (s == LM_OK) {
-    yaml_parser_set_input_string(&parser, (const unsigned char *)(text.data ? text.data : ""), text.size);
-    s = read_document(o, path, &parser, err);
-    yaml_parser_delete(&parser);
-  }
+  if (s == LM_OK) s = lm_options_parse_yaml(o, text.data, text.size, path, err);
   lm_buffer_free(&text);
   return s;
 }

@@ -4,6 +4,7 @@
 #include "config.h"
 #include "hdf5/library.h"
 #include "kernels/kernels.h"
+#include "train/run_config.h"
 
 #include <jansson.h>
 #include <omp.h>
@@ -13,11 +14,13 @@
 #include <unistd.h>
 
 struct info_options {
-  bool json;
+  bool json, parameters;
 };
 
 static const lm_option options[] = {
-  {"json", LM_OPT_BOOL, offsetof(struct info_options, json), "false", NULL, NULL, "print one JSON object"},
+    {"json", LM_OPT_BOOL, offsetof(struct info_options, json), "false", NULL, NULL, "print one JSON object"},
+    {"parameters", LM_OPT_BOOL, offsetof(struct info_options, parameters), "false", NULL, NULL,
+     "print every key of a config as Markdown: doc/parameters.md"},
 };
 
 static json_t *gather(const lm_kernels *k)
@@ -48,6 +51,19 @@ static void print_table(json_t *info)
   }
 }
 
+static lm_status print_parameters(lm_error *err)
+{
+  lm_buffer text = {0};
+  lm_status s = lm_options_write_markdown(lm_config_options, LM_CONFIG_N_OPTIONS, &text, err);
+  if (s == LM_OK)
+    printf(
+        "# Parameters\n\nEvery key of a config file; on the command line `--key=value`, which beats the file. Made by\n"
+        "`mpilm info --parameters`; each run writes the values it used to `RUN/config.used.yaml`.\n\n%s",
+        text.data);
+  lm_buffer_free(&text);
+  return s;
+}
+
 static lm_status run(const lm_comm *comm, int argc, char **argv, lm_error *err)
 {
   (void)comm;
@@ -56,6 +72,7 @@ static lm_status run(const lm_comm *comm, int argc, char **argv, lm_error *err)
   const lm_kernels *k;
   LM_TRY(lm_command_options(&parsed, &lm_command_info, &o, argc, argv, 0, 0, err));
   lm_options_free(parsed);
+  if (o.parameters) return print_parameters(err);
   LM_TRY(lm_kernels_select(&k, LM_BACKEND_AUTO, err));
   json_t *info = gather(k);
   if (info == NULL) return lm_fail(err, LM_ENOMEM, "no memory for the report");
@@ -68,10 +85,10 @@ static lm_status run(const lm_comm *comm, int argc, char **argv, lm_error *err)
 }
 
 const lm_command lm_command_info = {
-  .name = "info",
-  .usage = "info [--json]",
-  .summary = "versions, backends, and what this machine offers",
-  .options = options,
-  .n_options = sizeof options / sizeof options[0],
-  .run = run,
+    .name = "info",
+    .usage = "info [--json | --parameters]",
+    .summary = "versions, backends, and what this machine offers",
+    .options = options,
+    .n_options = sizeof options / sizeof options[0],
+    .run = run,
 };

@@ -1,0 +1,171 @@
+/* src/train/run_config.c - everything a run is made of: one struct, filled from the option table. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "train/run_config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define AT(field) offsetof(lm_config, field)
+
+const lm_option lm_config_options[] = {
+    {"backend", LM_OPT_CHOICE, AT(backend), "auto", "cpu|cuda|auto|ref", NULL,
+     "what computes; auto is the first GPU backend that works, else the CPU; ref is slow and exact, for tests"},
+    {"precision", LM_OPT_CHOICE, AT(precision), "auto", "f32|bf16|auto", NULL,
+     "type of weights and activations; bf16 keeps f32 master weights; auto is bf16 where the hardware is fast at it"},
+    {"verbose", LM_OPT_BOOL, AT(verbose), "false", NULL, NULL, "say more"},
+
+    {"run.folder", LM_OPT_STRING, AT(run.folder), "runs/default", NULL, NULL,
+     "where checkpoints, metrics.jsonl and config.used.yaml go"},
+    {"run.seed", LM_OPT_INT, AT(run.seed), "1", "[0, 9007199254740992]", NULL,
+     "initial weights and the order of the data follow from it"},
+    {"run.steps", LM_OPT_INT, AT(run.steps), "1000", "[1, 1e12]", "steps", "the last step"},
+    {"run.stop_after", LM_OPT_INT, AT(run.stop_after), "0", "[0, 1e12]", "steps",
+     "stop after this step as a stop request would: checkpoint, exit code 75; 0 is never"},
+    {"run.threads", LM_OPT_INT, AT(run.threads), "0", "[0, 4096]", "threads",
+     "threads of a rank; 0 is OMP_NUM_THREADS where set, else the cores divided by the ranks of the node"},
+    {"run.max_skipped", LM_OPT_INT, AT(run.max_skipped), "20", "[0, 1e9]", "steps",
+     "so many non-finite updates in a row are left out; one more ends the run with exit code 1"},
+
+    {"model.preset", LM_OPT_CHOICE, AT(model.preset), "tiny", "tiny|gpt2-124m|gpt2-350m|gpt2-774m|gpt2-1558m", NULL,
+     "a known model; the other keys of this section change it"},
+    {"model.n_layer", LM_OPT_INT, AT(model.shape.n_layer), "2", "[1, 1000]", "layers", "number of blocks"},
+    {"model.n_head", LM_OPT_INT, AT(model.shape.n_head), "2", "[1, 1000]", "heads", "attention heads of a block"},
+    {"model.n_embd", LM_OPT_INT, AT(model.shape.n_embd), "32", "[1, 100000]", "channels",
+     "width of the residual stream, a multiple of model.n_head"},
+    {"model.n_ctx", LM_OPT_INT, AT(model.shape.n_ctx), "16", "[1, 1000000]", "tokens", "length of a sequence"},
+    {"model.vocab_size", LM_OPT_INT, AT(model.shape.vocab_size), "0", "[0, 10000000]", "tokens",
+     "size of the vocabulary; 0 is that of the training data"},
+    {"model.tied", LM_OPT_BOOL, AT(model.shape.tied), "true", NULL, NULL, "the head is the token embedding"},
+    {"model.bias", LM_OPT_BOOL, AT(model.shape.bias), "true", NULL, NULL, "linear layers and norms have biases"},
+
+    {"data.train", LM_OPT_STRING, AT(data.train), "", NULL, NULL, "token dataset to train on (mpilm tokenize)"},
+    {"data.val", LM_OPT_STRING, AT(data.val), "", NULL, NULL, "token dataset to evaluate on; empty is none"},
+    {"data.vocab", LM_OPT_STRING, AT(data.vocab), "", NULL, NULL,
+     "vocabulary of the data; kept in the checkpoint so that generate finds it"},
+
+    {"batch.global", LM_OPT_INT, AT(batch.global), "8", "[1, 1e9]", "sequences",
+     "sequences of an update, over all ranks; any number of ranks divides them"},
+    {"batch.micro", LM_OPT_INT, AT(batch.micro), "4", "[1, 1e6]", "sequences",
+     "sequences that a rank computes at a time; more memory, the same result"},
+
+    {"optim.lr", LM_OPT_FLOAT, AT(optim.lr), "6e-4", "(0, 10]", NULL, "peak learning rate"},
+    {"optim.beta1", LM_OPT_FLOAT, AT(optim.beta1), "0.9", "[0, 1)", NULL, "decay of AdamW's first moment"},
+    {"optim.beta2", LM_OPT_FLOAT, AT(optim.beta2), "0.95", "[0, 1)", NULL, "decay of AdamW's second moment"},
+    {"optim.eps", LM_OPT_FLOAT, AT(optim.eps), "1e-8", "(0, 1]", NULL, "added to the root of the second moment"},
+    {"optim.weight_decay", LM_OPT_FLOAT, AT(optim.weight_decay), "0.1", "[0, 10]", NULL,
+     "decoupled decay of matrices, scaled by the learning rate"},
+    {"optim.clip", LM_OPT_FLOAT, AT(optim.clip), "1", "[0, 1e9]", NULL,
+     "largest norm of the gradient over all parameters; a longer one is scaled down; 0 is off"},
+
+    {"schedule.warmup", LM_OPT_INT, AT(schedule.warmup), "0", "[0, 1e12]", "steps",
+     "the rate rises linearly over so many steps"},
+    {"schedule.end", LM_OPT_INT, AT(schedule.end), "0", "[0, 1e12]", "steps",
+     "the cosine reaches schedule.min_lr here and stays; 0 is run.steps"},
+    {"schedule.min_lr", LM_OPT_FLOAT, AT(schedule.min_lr), "0", "[0, 10]", NULL, "the rate at the end"},
+
+    {"parallel.bucket_mb", LM_OPT_INT, AT(parallel.bucket_mb), "25", "[1, 100000]", "MB",
+     "gradients that one all-reduce carries"},
+
+    {"checkpoint.every", LM_OPT_INT, AT(checkpoint.every), "1000", "[0, 1e12]", "steps",
+     "save after every so many steps; 0 is only at the end and at a stop"},
+    {"checkpoint.keep", LM_OPT_INT, AT(checkpoint.keep), "3", "[0, 1e6]", "checkpoints",
+     "the newest so many stay; 0 keeps all"},
+
+    {"eval.every", LM_OPT_INT, AT(eval.every), "0", "[0, 1e12]", "steps",
+     "evaluate on data.val before the first step, after every so many, and at the end; 0 is never"},
+    {"eval.windows", LM_OPT_INT, AT(eval.windows), "0", "[0, 1e12]", "sequences",
+     "evaluate on the first so many windows of data.val; 0 is all of it, the partial last one included"},
+
+    {"log.every", LM_OPT_INT, AT(log.every), "10", "[1, 1e9]", "steps", "a line on stderr every so many steps"},
+    {"log.samples", LM_OPT_BOOL, AT(log.samples), "false", NULL, NULL,
+     "write the windows of each step's global batch to metrics.jsonl"},
+};
+
+/* A preset is a few lines of config, weaker than the user's own. Radford et al. 2019, table 2. */
+static const char *const presets[][5] = {
+    /* tiny */ {"2", "2", "32", "16", "0"},
+    /* gpt2-124m */ {"12", "12", "768", "1024", "50257"},
+    /* gpt2-350m */ {"24", "16", "1024", "1024", "50257"},
+    /* gpt2-774m */ {"36", "20", "1280", "1024", "50257"},
+    /* gpt2-1558m */ {"48", "25", "1600", "1024", "50257"},
+};
+
+lm_status lm_config_apply_preset(const lm_config *cfg, lm_options *o, lm_error *err)
+{
+  static const char *const keys[] = {"model.n_layer", "model.n_head", "model.n_embd", "model.n_ctx",
+                                     "model.vocab_size"};
+  for (int i = 0; i < 5; i++)
+    LM_TRY(lm_options_set(o, keys[i], presets[cfg->model.preset][i], LM_FROM_PRESET, "preset", err));
+  return LM_OK;
+}
+
+/* What two keys say together. Everything about one key is in its row. */
+static lm_status check(const lm_config *cfg, lm_error *err)
+{
+  if (cfg->schedule.min_lr > cfg->optim.lr)
+    return lm_fail(err, LM_EINVAL, "schedule.min_lr is %g, above optim.lr %g; want at most that", cfg->schedule.min_lr,
+                   cfg->optim.lr);
+  lm_schedule s = lm_config_schedule(cfg);
+  if (s.warmup > s.end)
+    return lm_fail(err, LM_EINVAL, "schedule.warmup is %lld steps, more than the %lld until schedule.end",
+                   (long long)s.warmup, (long long)s.end);
+  if (cfg->eval.every > 0 && *cfg->data.val == '\0')
+    return lm_fail(err, LM_EINVAL, "eval.every is %lld but data.val names no dataset", (long long)cfg->eval.every);
+  lm_model_config shape = cfg->model.shape;
+  if (shape.vocab_size == 0) shape.vocab_size = 256; /* the data will say */
+  return lm_model_config_check(&shape, err);
+}
+
+static lm_status begin(lm_config *cfg, lm_options **options, lm_error *err)
+{
+  *cfg = (lm_config){0};
+  return lm_options_new(options, lm_config_options, LM_CONFIG_N_OPTIONS, cfg, err);
+}
+
+static lm_status finish(lm_config *cfg, lm_options **options, lm_status s, lm_error *err)
+{
+  if (s == LM_OK) s = lm_config_apply_preset(cfg, *options, err);
+  if (s == LM_OK) s = check(cfg, err);
+  if (s != LM_OK) {
+    lm_options_free(*options);
+    *options = NULL;
+  }
+  return s;
+}
+
+static lm_status read_words(lm_options *o, int argc, char **argv, lm_error *err)
+{
+  LM_TRY(lm_options_parse(o, argc, argv, err));
+  const lm_list *words = lm_options_words(o);
+  if (words->count != 1)
+    return lm_fail(err, LM_EINVAL, "%zu config files are given%s%s, want one: mpilm train CONFIG [--section.key=value]",
+                   words->count, words->count > 1 ? ", the second is " : "", words->count > 1 ? words->items[1] : "");
+  return lm_options_read_yaml(o, words->items[0], err);
+}
+
+lm_status lm_config_load(lm_config *cfg, lm_options **options, int argc, char **argv, lm_error *err)
+{
+  LM_TRY(begin(cfg, options, err));
+  return finish(cfg, options, read_words(*options, argc, argv, err), err);
+}
+
+lm_status lm_config_parse(lm_config *cfg, lm_options **options, const char *yaml, size_t n, const char *where,
+                          lm_error *err)
+{
+  LM_TRY(begin(cfg, options, err));
+  return finish(cfg, options, lm_options_parse_yaml(*options, yaml, n, where, err), err);
+}
+
+lm_schedule lm_config_schedule(const lm_config *cfg)
+{
+  return (lm_schedule){.peak = cfg->optim.lr,
+                       .floor = cfg->schedule.min_lr,
+                       .warmup = cfg->schedule.warmup,
+                       .end = cfg->schedule.end > 0 ? cfg->schedule.end : cfg->run.steps};
+}
+
+lm_dtype lm_config_compute(const lm_config *cfg, const lm_kernels *k)
+{
+  if (cfg->precision != LM_PRECISION_AUTO) return cfg->precision == LM_PRECISION_BF16 ? LM_BF16 : LM_F32;
+  return strcmp(k->name, "cpu") != 0 || lm_cpu_bf16_is_fast() ? LM_BF16 : LM_F32;
+}

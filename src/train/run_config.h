@@ -1,0 +1,75 @@
+/* src/train/run_config.h - everything a run is made of: one struct, filled from the option table. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef LM_TRAIN_RUN_CONFIG_H
+#define LM_TRAIN_RUN_CONFIG_H
+
+#include "base/options.h"
+#include "kernels/kernels.h"
+#include "model/model.h"
+#include "optim/schedule.h"
+
+typedef enum lm_precision { LM_PRECISION_F32, LM_PRECISION_BF16, LM_PRECISION_AUTO } lm_precision;
+
+/** A run's configuration. Plain data; texts live as long as the lm_options that filled it. doc/parameters.md. */
+typedef struct lm_config {
+  int backend;   /* lm_backend */
+  int precision; /* lm_precision */
+  bool verbose;
+  struct {
+    const char *folder;
+    int64_t seed, steps, stop_after, threads, max_skipped;
+  } run;
+  struct {
+    int preset;
+    lm_model_config shape; /* vocab_size 0: that of the data */
+  } model;
+  struct {
+    const char *train, *val, *vocab;
+  } data;
+  struct {
+    int64_t global, micro;
+  } batch;
+  struct {
+    double lr, beta1, beta2, eps, weight_decay, clip;
+  } optim;
+  struct {
+    int64_t warmup, end;
+    double min_lr;
+  } schedule;
+  struct {
+    int64_t bucket_mb;
+  } parallel;
+  struct {
+    int64_t every, keep;
+  } checkpoint;
+  struct {
+    int64_t every, windows;
+  } eval;
+  struct {
+    int64_t every;
+    bool samples;
+  } log;
+} lm_config;
+
+enum { LM_CONFIG_N_OPTIONS = 38 };
+extern const lm_option lm_config_options[LM_CONFIG_N_OPTIONS];
+
+/** Fill a config: defaults, preset, YAML file, overrides, in rising strength; then check what no single row can. Local.
+ *  @param[out] options the caller's to free, after cfg's last use
+ *  @param argv  [argc] words after the subcommand: CONFIG and --section.key=value
+ *  @return LM_EINVAL with file and line, value, range, nearest key */
+lm_status lm_config_load(lm_config *cfg, lm_options **options, int argc, char **argv, lm_error *err) LM_NODISCARD;
+
+/** As lm_config_load(), from the text that a checkpoint holds. Local. @param where names the text in errors */
+lm_status lm_config_parse(lm_config *cfg, lm_options **options, const char *yaml, size_t n, const char *where,
+                          lm_error *err) LM_NODISCARD;
+
+/** Set what model.preset stands for, where nothing stronger was said; lm_config_load() does. Local. */
+lm_status lm_config_apply_preset(const lm_config *cfg, lm_options *options, lm_error *err) LM_NODISCARD;
+
+lm_schedule lm_config_schedule(const lm_config *cfg);
+
+/** f32 or bf16: what `precision` means on this backend and machine. Local. */
+lm_dtype lm_config_compute(const lm_config *cfg, const lm_kernels *k);
+
+#endif

@@ -1,0 +1,43 @@
+/* src/train/state.h - what a run is at a step, as the slices that checkpoints keep. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef LM_TRAIN_STATE_H
+#define LM_TRAIN_STATE_H
+
+#include "hdf5/state_file.h"
+#include "model/model.h"
+#include "optim/adamw.h"
+
+/** Where a run stands. Plain data, the same on all ranks; /progress and /rng of a checkpoint, field by field. */
+typedef struct lm_progress {
+  uint64_t step;     /* steps done, skipped ones included: the data position follows from it */
+  uint64_t applied;  /* updates applied: AdamW's counter, the schedule's argument */
+  uint64_t tokens;   /* targets trained on */
+  uint64_t position; /* samples drawn from the endless sequence of shuffled epochs */
+  uint64_t skipped;  /* non-finite steps in a row until now */
+  uint64_t key;      /* of Philox4x32-10: run.seed; every counter follows from the position and the step */
+} lm_progress;
+
+/** What a checkpoint says of where it came from. Borrowed for the save; the same on all ranks. */
+typedef struct lm_provenance {
+  const char *config;  /* config.used.yaml, at /config */
+  const char *program; /* version, host, job, backend, time, as YAML, at /provenance/program */
+  uint64_t world;      /* ranks */
+  uint64_t vocab;      /* fingerprint of the vocabulary that made the data */
+} lm_provenance;
+
+typedef struct lm_state {
+  lm_state_slice *slices;
+  size_t n;
+} lm_state;
+
+/** The slices that this rank writes: its even cut of the flat parameter space, whatever the tensor borders; scalars and
+ *  texts on rank 0. Local. Free with lm_state_free(). @param p, from, m, opt  kept */
+lm_status lm_state_to_save(lm_state *out, const lm_comm *comm, lm_model *m, lm_adamw *opt, lm_progress *p,
+                           lm_provenance *from, lm_error *err) LM_NODISCARD;
+
+/** The slices that this rank reads: all of every tensor and scalar. Local.
+ *  @param opt  NULL: weights only (generate, eval) */
+lm_status lm_state_to_load(lm_state *out, lm_model *m, lm_adamw *opt, lm_progress *p, lm_error *err) LM_NODISCARD;
+void lm_state_free(lm_state *s);
+
+#endif

@@ -1,0 +1,308 @@
+/* src/train/train.c - the training run: resume, loop, evaluate, save, stop. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "train/train.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "config.h"
+#include "train/evaluate.h"
+#include "train/stop.h"
+#include "train/threads.h"
+#include "train/trainer.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* ---- making ---- */
+
+static lm_status open_data(lm_trainer *t, lm_error *err)
+{
+  const lm_config *cfg = t->cfg;
+  if (*cfg->data.train == '\0') return lm_fail(err, LM_EINVAL, "data.train names no dataset: mpilm tokenize makes one");
+  LM_TRY(lm_dataset_open(&t->data, cfg->data.train, err));
+  const lm_token_info *info = lm_dataset_info(t->data);
+  if (lm_dataset_windows(t->data, t->T) == 0)
+    return lm_fail(err, LM_EINVAL, "%s: has %" PRIu64 " tokens; needs at least model.n_ctx + 1 = %d", cfg->data.train,
+                   info->tokens, t->T + 1);
+  if (*cfg->data.val == '\0') return LM_OK;
+  LM_TRY(lm_dataset_open(&t->val, cfg->data.val, err));
+  const lm_token_info *val = lm_dataset_info(t->val);
+  if (val->vocab_fingerprint != info->vocab_fingerprint)
+    return lm_fail(err, LM_EINVAL,
+                   "%s was made with another vocabulary (fingerprint %016" PRIx64 ") than %s (%016" PRIx64 ")",
+                   cfg->data.val, val->vocab_fingerprint, cfg->data.train, info->vocab_fingerprint);
+  if (val->tokens < 2)
+    return lm_fail(err, LM_EINVAL, "%s: has %" PRIu64 " tokens; needs 2", cfg->data.val, val->tokens);
+  return LM_OK;
+}
+
+static lm_status make_model(lm_trainer *t, lm_error *err)
+{
+  const lm_token_info *info = lm_dataset_info(t->data);
+  lm_model_config shape = t->cfg->model.shape;
+  if (shape.vocab_size == 0) shape.vocab_size = (int64_t)info->vocab_size;
+  if ((uint64_t)shape.vocab_size < info->vocab_size)
+    return lm_fail(err, LM_EINVAL, "%s: ids are below %" PRIu64 ", model.vocab_size is %lld; want at least as many",
+                   t->cfg->data.train, info->vocab_size, (long long)shape.vocab_size);
+  LM_TRY(lm_model_new(&t->model, &shape, t->k, t->compute, t->micro, true, err));
+  lm_adamw_config adamw = {.beta1 = (float)t->cfg->optim.beta1,
+                           .beta2 = (float)t->cfg->optim.beta2,
+                           .eps = (float)t->cfg->optim.eps,
+                           .decay = (float)t->cfg->optim.weight_decay};
+  return lm_adamw_new(&t->optimizer, t->model, t->k, t->compute, &adamw, err);
+}
+
+static lm_status make_local(lm_trainer *t, lm_error *err)
+{
+  const lm_config *cfg = t->cfg;
+  LM_TRY(lm_kernels_select(&t->k, (lm_backend)cfg->backend, err));
+  t->compute = lm_config_compute(cfg, t->k);
+  t->T = (int)cfg->model.shape.n_ctx;
+  int64_t share = (cfg->batch.global + t->comm->size - 1) / t->comm->size;
+  t->micro = (int)(cfg->batch.micro < share ? cfg->batch.micro : share);
+  t->schedule = lm_config_schedule(cfg);
+  LM_TRY(open_data(t, err));
+  LM_TRY(make_model(t, err));
+  LM_TRY(lm_loader_new(&t->loader, t->data, (uint64_t)cfg->run.seed, t->T, (uint64_t)cfg->batch.global, t->comm->rank,
+                       t->comm->size, err));
+  size_t n = (size_t)t->micro * (size_t)t->T;
+  LM_TRY(lm_alloc(&t->tokens, n, sizeof *t->tokens, "a micro-batch", err));
+  LM_TRY(lm_alloc(&t->targets, n, sizeof *t->targets, "a micro-batch", err));
+  if (cfg->log.samples)
+    LM_TRY(lm_alloc(&t->samples, (size_t)cfg->batch.global, sizeof *t->samples, "the samples of a step", err));
+  return LM_OK;
+}
+
+static void release(lm_trainer *t)
+{
+  lm_metrics_close(t->metrics);
+  lm_buffer_free(&t->config_text);
+  free(t->samples);
+  free(t->targets);
+  free(t->tokens);
+  lm_loader_free(t->loader);
+  lm_adamw_free(t->optimizer);
+  lm_model_free(t->model);
+  lm_dataset_close(t->val);
+  lm_dataset_close(t->data);
+}
+
+/* ---- start: from a checkpoint, or from the seed ---- */
+
+static lm_status initial_weights(lm_trainer *t, lm_error *err)
+{
+  const lm_param_table *table = lm_model_params(t->model);
+  float *host;
+  LM_TRY(lm_alloc(&host, table->elements, sizeof *host, "the initial weights", err));
+  lm_param_init(table, lm_model_config_of(t->model), (uint64_t)t->cfg->run.seed, 0, table->elements, host);
+  t->k->to_device(lm_adamw_master(t->optimizer), host, table->elements * sizeof *host);
+  free(host);
+  return LM_OK;
+}
+
+/* The seed makes the order of the data, so a run keeps the one it began with. */
+static lm_status check_resumed(const lm_trainer *t, lm_error *err)
+{
+  if (t->at.key != (uint64_t)t->cfg->run.seed)
+    return lm_fail(err, LM_EINVAL,
+                   "%s: was begun with run.seed %" PRIu64 ", the config says %lld: another seed is another run",
+                   t->cfg->run.folder, t->at.key, (long long)t->cfg->run.seed);
+  return LM_OK;
+}
+
+static lm_status start(lm_trainer *t, lm_error *err)
+{
+  lm_state state = {0};
+  lm_progress loaded = {0};
+  bool found = false;
+  uint64_t step;
+  LM_TRY(lm_agree(t->comm, lm_state_to_load(&state, t->model, t->optimizer, &loaded, err), err));
+  lm_status s = lm_checkpoint_resume(t->comm, t->cfg->run.folder, state.slices, state.n, &step, &found, err);
+  lm_state_free(&state);
+  if (s != LM_OK) return s;
+  if (found) {
+    t->at = loaded;
+    t->saved_step = step;
+    LM_TRY(check_resumed(t, err)); /* the same values on all ranks */
+    lm_info("resumed from step %" PRIu64 " of %s", step, t->cfg->run.folder);
+  } else {
+    t->at.key = (uint64_t)t->cfg->run.seed;
+    LM_TRY(lm_agree(t->comm, initial_weights(t, err), err));
+  }
+  lm_adamw_publish(t->optimizer);
+  return LM_OK;
+}
+
+static lm_status open_files(lm_trainer *t, const lm_options *options, lm_error *err)
+{
+  char path[PATH_MAX];
+  LM_TRY(lm_options_write_yaml(options, &t->config_text, err));
+  if (t->comm->rank != 0) return LM_OK;
+  snprintf(path, sizeof path, "%s/config.used.yaml", t->cfg->run.folder);
+  LM_TRY(lm_file_replace(path, t->config_text.data, t->config_text.size, err));
+  snprintf(path, sizeof path, "%s/metrics.jsonl", t->cfg->run.folder);
+  return lm_metrics_open(&t->metrics, path, t->at.step, err);
+}
+
+static void banner(const lm_trainer *t)
+{
+  const lm_model_config *m = lm_model_config_of(t->model);
+  const lm_token_info *info = lm_dataset_info(t->data);
+  lm_info("mpilm %s: %d rank%s x %d thread%s, backend %s (%s), %s, measured peak %.0f GFLOP/s", PACKAGE_VERSION,
+          t->comm->size, t->comm->size > 1 ? "s" : "", lm_threads(), lm_threads() > 1 ? "s" : "", t->k->name, t->k->isa,
+          lm_dtype_name(t->compute), t->peak_flops * 1e-9);
+  lm_info("model: %zu parameters, %lld layers, %lld heads, width %lld, context %lld, vocabulary %lld",
+          lm_model_params(t->model)->parameters, (long long)m->n_layer, (long long)m->n_head, (long long)m->n_embd,
+          (long long)m->n_ctx, (long long)m->vocab_size);
+  lm_info("data: %s, %" PRIu64 " tokens, %" PRIu64 " windows an epoch, vocabulary %016" PRIx64 "; seed %lld",
+          t->cfg->data.train, info->tokens, lm_dataset_windows(t->data, t->T), info->vocab_fingerprint,
+          (long long)t->cfg->run.seed);
+  lm_info("batch: %lld sequences of %d tokens an update; steps %" PRIu64 " to %lld into %s",
+          (long long)t->cfg->batch.global, t->T, t->at.step + 1, (long long)t->cfg->run.steps, t->cfg->run.folder);
+}
+
+/* ---- loop ---- */
+
+/* One sentence of YAML a line; the clock and the host are those of rank 0. */
+static lm_status describe_program(const lm_trainer *t, char out[1024], lm_error *err)
+{
+  char now[32];
+  time_t seconds = time(NULL);
+  strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime(&seconds));
+  const char *job = getenv("SLURM_JOB_ID");
+  int n = snprintf(out, 1024, "mpilm: %s\nsaved: %s\nhost: %s\njob: %s\nbackend: %s\nisa: %s\nprecision: %s\n",
+                   PACKAGE_VERSION, now, t->comm->host, job ? job : "none", t->k->name, t->k->isa,
+                   lm_dtype_name(t->compute));
+  lm_bcast(t->comm, out, 1024, 0);
+  return n > 0 && n < 1024 ? LM_OK : lm_fail(err, LM_EINVAL, "SLURM_JOB_ID is too long: '%.100s'", job ? job : "");
+}
+
+static lm_status save(lm_trainer *t, lm_error *err)
+{
+  char program[1024];
+  lm_state state = {0};
+  lm_provenance from = {.config = t->config_text.data,
+                        .program = program,
+                        .world = (uint64_t)t->comm->size,
+                        .vocab = lm_dataset_info(t->data)->vocab_fingerprint};
+  lm_status s = describe_program(t, program, err);
+  if (s == LM_OK) s = lm_state_to_save(&state, t->comm, t->model, t->optimizer, &t->at, &from, err);
+  s = lm_agree(t->comm, s, err);
+  if (s == LM_OK)
+    s = lm_checkpoint_save(t->comm, t->cfg->run.folder, t->at.step, state.slices, state.n, t->cfg->checkpoint.keep,
+                           err);
+  if (s == LM_OK) t->saved_step = t->at.step;
+  lm_state_free(&state);
+  return s;
+}
+
+static lm_status evaluate(lm_trainer *t, double *mean, lm_error *err)
+{
+  lm_loss loss;
+  LM_TRY(lm_evaluate(t->comm, t->model, t->val, (uint64_t)t->cfg->eval.windows, t->micro, t->tokens, t->targets, &loss,
+                     err));
+  *mean = loss.count > 0 ? loss.sum / (double)loss.count : NAN;
+  return LM_OK;
+}
+
+static void say_step(const lm_trainer *t, const lm_metrics_row *row)
+{
+  double each = (lm_clock() - t->started) / (double)(row->step - t->started_step);
+  double left = each * ((double)t->cfg->run.steps - (double)row->step);
+  lm_info("step %6" PRIu64 "/%lld  loss %8.4f  norm %8.3f  lr %.2e  %8.0f tokens/s  %5.1f %% of peak  %7.1f ms  "
+          "%d:%02d left%s",
+          row->step, (long long)t->cfg->run.steps, row->loss, row->grad_norm, row->lr, row->tokens_per_s,
+          100 * row->mfu, 1e3 * (double)t->cfg->batch.global * t->T / row->tokens_per_s, (int)left / 60, (int)left % 60,
+          row->skipped ? "  SKIPPED: not finite" : "");
+  if (!isnan(row->val_loss)) lm_info("step %6" PRIu64 "  validation loss %.4f", row->step, row->val_loss);
+}
+
+static bool due(uint64_t step, int64_t every)
+{
+  return every > 0 && step % (uint64_t)every == 0;
+}
+
+/* What follows a step: evaluation, checkpoint, metrics. Collective. */
+static lm_status after_step(lm_trainer *t, lm_step_result *r, bool last, lm_error *err)
+{
+  lm_metrics_row *row = &r->row;
+  double begin = lm_clock();
+  if (t->val != NULL && (due(row->step, t->cfg->eval.every) || (last && t->cfg->eval.every > 0 && !r->stop)))
+    LM_TRY(evaluate(t, &row->val_loss, err));
+  double evaluated = lm_clock();
+  row->seconds.eval = evaluated - begin;
+  if (last || due(row->step, t->cfg->checkpoint.every)) LM_TRY(save(t, err));
+  row->seconds.checkpoint = lm_clock() - evaluated;
+  if (row->step % (uint64_t)t->cfg->log.every == 0 || last || row->skipped || !isnan(row->val_loss)) say_step(t, row);
+  return lm_agree(t->comm, t->metrics ? lm_metrics_write(t->metrics, row, err) : LM_OK, err);
+}
+
+static lm_status too_many_skipped(const lm_trainer *t, lm_error *err)
+{
+  if (t->at.skipped <= (uint64_t)t->cfg->run.max_skipped) return LM_OK;
+  return lm_fail(err, LM_ENUMERIC,
+                 "step %" PRIu64 ": %" PRIu64
+                 " updates in a row were not finite, run.max_skipped allows %lld; the last "
+                 "checkpoint is that of step %" PRIu64,
+                 t->at.step, t->at.skipped, (long long)t->cfg->run.max_skipped, t->saved_step);
+}
+
+static lm_status loop(lm_trainer *t, lm_error *err)
+{
+  t->started = lm_clock();
+  t->started_step = t->at.step;
+  while (t->at.step < (uint64_t)t->cfg->run.steps) {
+    lm_step_result r;
+    LM_TRY(lm_trainer_step(t, &r, err));
+    LM_TRY(too_many_skipped(t, err));
+    bool stop = r.stop || t->at.step == (uint64_t)t->cfg->run.stop_after;
+    bool last = t->at.step == (uint64_t)t->cfg->run.steps;
+    LM_TRY(after_step(t, &r, last || stop, err));
+    if (stop && !last) {
+      lm_info("stopped after step %" PRIu64 " as asked%s%s; the same command goes on", t->at.step,
+              *lm_stop_signal() ? " by " : "", lm_stop_signal());
+      return lm_fail(err, LM_STOPPED, "stopped after step %" PRIu64, t->at.step);
+    }
+  }
+  lm_info("done: step %" PRIu64 ", %" PRIu64 " updates, %" PRIu64 " tokens", t->at.step, t->at.applied, t->at.tokens);
+  return LM_OK;
+}
+
+static lm_status run(lm_trainer *t, const lm_options *options, lm_error *err)
+{
+  LM_TRY(lm_checkpoint_prepare(t->comm, t->cfg->run.folder, err));
+  LM_TRY(start(t, err));
+  if (t->at.step >= (uint64_t)t->cfg->run.steps) {
+    lm_info("already at step %" PRIu64 " of %lld: nothing left to do", t->at.step, (long long)t->cfg->run.steps);
+    return LM_OK;
+  }
+  LM_TRY(lm_agree(t->comm, open_files(t, options, err), err));
+  t->peak_flops = lm_cpu_product_rate(t->compute);
+  lm_allreduce_sum_f64(t->comm, &t->peak_flops, 1);
+  banner(t);
+  double before;
+  if (t->val != NULL && t->cfg->eval.every > 0 && t->at.step == 0) {
+    LM_TRY(evaluate(t, &before, err));
+    if (!isnan(before))
+      lm_info("step      0  validation loss %.4f, ln(vocabulary) is %.4f", before,
+              log((double)lm_model_config_of(t->model)->vocab_size));
+  }
+  return loop(t, err);
+}
+
+lm_status lm_train(const lm_comm *comm, const lm_config *cfg, const lm_options *options, lm_error *err)
+{
+  lm_trainer t = {.comm = comm, .cfg = cfg};
+  lm_stop_watch();
+  lm_threads_set(comm, cfg->run.threads);
+  lm_status s = lm_agree(comm, make_local(&t, err), err);
+  if (s == LM_OK) s = run(&t, options, err);
+  release(&t);
+  return s;
+}

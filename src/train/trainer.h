@@ -1,0 +1,44 @@
+/* src/train/trainer.h - what a running training holds, shared by the files of this folder. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef LM_TRAIN_TRAINER_H
+#define LM_TRAIN_TRAINER_H
+
+#include "batch/dataset.h"
+#include "batch/loader.h"
+#include "train/metrics.h"
+#include "train/run_config.h"
+#include "train/state.h"
+
+typedef struct lm_trainer {
+  const lm_comm *comm;
+  const lm_config *cfg;
+  const lm_kernels *k;
+  lm_dtype compute;
+  int T, micro;
+  lm_model *model;
+  lm_adamw *optimizer;
+  lm_dataset *data, *val; /* val: NULL without */
+  lm_loader *loader;
+  int32_t *tokens, *targets; /* [micro, T] */
+  uint64_t *samples;         /* [batch.global], NULL unless log.samples */
+  lm_progress at;
+  lm_schedule schedule;
+  double peak_flops;     /* of all ranks, measured at the start */
+  lm_metrics *metrics;   /* rank 0 */
+  lm_buffer config_text; /* config.used.yaml */
+  uint64_t saved_step;   /* of the newest checkpoint; 0: none */
+  double started;        /* lm_clock() at the first step of this start */
+  uint64_t started_step;
+} lm_trainer;
+
+/** What the ranks learn of a step, all the same. */
+typedef struct lm_step_result {
+  lm_metrics_row row;
+  bool stop; /* a rank got a stop request */
+} lm_step_result;
+
+/** One update: micro-batches, reduction, clipping, AdamW. Collective. Advances t->at by one step.
+ *  @return LM_EDAMAGED where a rank met a token id out of range; nothing was applied then */
+lm_status lm_trainer_step(lm_trainer *t, lm_step_result *out, lm_error *err) LM_NODISCARD;
+
+#endif

@@ -1,0 +1,58 @@
+#!/bin/bash
+# tests/train/test_eval_generate.sh - a checkpoint is evaluated and continues a prompt, the same on any layout.
+. "$srcdir/tests/tap.sh"
+. "$srcdir/tests/train/common.sh"
+
+make_config config.yaml
+make_data
+tap_ok $? "a dataset is made"
+tap_exit 0 "a run" -- train 2 run --run.steps=60 --optim.lr=3e-3 --eval.every=60 --checkpoint.every=0
+
+loss_of() {
+  sed -n 's/.*"loss": \([^,]*\),.*/\1/p' <<<"$1"
+}
+tap_exit 0 "eval" -- "$MPILM" eval config.yaml --run.folder=run --json
+first=$(loss_of "$tap_out")
+targets=$(($(wc -c <val.txt)))
+tap_like "$tap_out" "\"tokens\": $targets\}" "every target is scored once, the partial last window included"
+for layout in "1 1" "1 3" "2 2" "3 4"; do
+  read -r n micro <<<"$layout"
+  tap_exit 0 "eval on $n ranks, $micro at a time" -- ranks "$n" "$MPILM" eval config.yaml --run.folder=run \
+    --batch.micro="$micro" --json
+  awk -v a="$(loss_of "$tap_out")" -v b="$first" 'BEGIN { d = a - b; exit !(a > 0 && d < 1e-6 && d > -1e-6) }'
+  tap_ok $? "gives the same loss"
+done
+in_training=$(column val_loss run)
+awk -v a="$in_training" -v b="$first" 'BEGIN { d = a - b; exit !(a > 0 && d < 1e-6 && d > -1e-6) }'
+tap_ok $? "and training saw it too: $in_training"
+tap_exit 2 "eval of a run that is not there" -- "$MPILM" eval config.yaml --run.folder=nothere
+
+generate() {
+  "$MPILM" generate --checkpoint run --tokens 40 "$@"
+}
+tap_exit 0 "generate" -- generate --prompt "the cat" --seed 5
+a=$tap_out
+tap_like "$a" "^the cat" "begins with the prompt"
+tap_exit 0 "again" -- generate --prompt "the cat" --seed 5
+tap_is "$tap_out" "$a" "the same seed gives the same text"
+tap_exit 0 "another seed" -- generate --prompt "the cat" --seed 6
+[ "$tap_out" != "$a" ]
+tap_ok $? "another seed gives another text"
+tap_exit 0 "temperature 0" -- generate --prompt "the cat" --temperature 0 --seed 1
+b=$tap_out
+tap_exit 0 "temperature 0, another seed" -- generate --prompt "the cat" --temperature 0 --seed 2
+tap_is "$tap_out" "$b" "always the likeliest"
+tap_exit 0 "top-k 1" -- generate --prompt "the cat" --top-k 1
+tap_is "$tap_out" "$b" "is the likeliest, too"
+tap_exit 0 "top-k above the vocabulary" -- generate --prompt "the cat" --seed 5 --top-k 1000000
+tap_is "$tap_out" "$a" "is all of it"
+tap_exit 2 "a negative top-k" -- generate --top-k -3
+tap_exit 0 "no prompt" -- generate --tokens 5
+file=$(last_checkpoint run)
+tap_exit 0 "a file instead of the run" -- "$MPILM" generate --checkpoint "$file" --prompt "the cat" --tokens 40 --seed 5
+tap_is "$tap_out" "$a" "gives the same"
+printf 'x y z\n' >other.txt
+"$MPILM" vocab train --size 258 --out other.json other.txt 2>/dev/null
+tap_exit 2 "another vocabulary" -- generate --vocab other.json
+tap_like "$tap_err" "is not the vocabulary that the model learned" "is refused"
+tap_end

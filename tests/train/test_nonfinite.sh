@@ -1,0 +1,21 @@
+#!/bin/bash
+# tests/train/test_nonfinite.sh - an update with a non-finite gradient is never applied, and all ranks decide alike.
+. "$srcdir/tests/tap.sh"
+. "$srcdir/tests/train/common.sh"
+
+make_config config.yaml
+make_data
+tap_ok $? "a dataset is made"
+
+MPILM_FAULT=grad_inf@step3:rank1 tap_exit 0 "infinite in step 3 of rank 1" -- train 2 skipped --run.steps=6
+tap_is "$(column skipped skipped | tr '\n' ' ')" "false false true false false false " "step 3 is left out"
+tap_is "$(column applied_step skipped | tr '\n' ' ')" "1 2 2 3 4 5 " "and does not count as an update"
+tap_is "$(column grad_norm skipped | sed -n 3p)" null "its norm is not a number"
+# lr = 1e-3 min(1, (applied + 1) / 5), then half a cosine to step 6: the third rate is used for step 4.
+tap_is "$(column lr skipped | sed -n '2,4p' | tr '\n' ' ')" "0.0004 0.0006 0.0006 " "the schedule waits"
+
+faults=$(seq -f 'grad_inf@step%g:rank0' -s , 4 10)
+MPILM_FAULT=$faults tap_exit 1 "infinite again and again" -- train 2 budget --run.max_skipped=3 --checkpoint.every=3
+tap_like "$tap_err" "step 7: 4 updates in a row were not finite.*last checkpoint is that of step 3" "ends with words"
+tap_is "$(basename "$(last_checkpoint budget)")" step-00000003.h5 "no later checkpoint replaces the good one"
+tap_end
