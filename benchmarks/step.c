@@ -29,7 +29,7 @@ static lm_status bench(const lm_config *cfg, lm_error *err)
   LM_TRY(lm_kernels_select(&k, (lm_backend)cfg->backend, err));
   lm_dtype t = lm_config_compute(cfg, k);
   LM_TRY(lm_model_new(&m, &shape, k, t, B, true, err));
-  LM_TRY(lm_adamw_new(&opt, m, k, t, &adamw, err));
+  LM_TRY(lm_adamw_new(&opt, lm_model_params(m), lm_model_weights(m), t, k, &adamw, err));
   const lm_param_table *table = lm_model_params(m);
   lm_param_init(table, &shape, 1, 0, table->elements, lm_adamw_master(opt));
   lm_adamw_publish(opt);
@@ -48,7 +48,7 @@ static lm_status bench(const lm_config *cfg, lm_error *err)
     double squares = k->sum_squares(lm_model_gradients(m), table->elements);
     norm = now_best(norm, begin);
     begin = lm_clock();
-    lm_adamw_step(opt, 1e-4f, (float)(1 / (double)loss.count), step);
+    lm_adamw_step(opt, lm_model_gradients(m), 1e-4f, (float)(1 / (double)loss.count), step);
     update = now_best(update, begin);
     if (step == 1) printf("loss %.6f, gradient norm %.6f\n", loss.sum / (double)loss.count, squares);
   }

@@ -1,6 +1,7 @@
 /* src/comm/comm.c - ranks, agreement, and collectives on host buffers (MPI). */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "comm/comm.h"
+#include "slurm/job.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,18 +16,15 @@ static int piece(size_t n)
   return (int)(n < PIECE ? n : PIECE);
 }
 
-/* A launcher that MPI does not understand starts N programs that each believe to be rank 0 of 1, and all of them would
- * write the same files. Only a job step has SLURM_STEP_ID and several tasks; a shell inside a job has not. */
+/* N programs that each believe to be rank 0 of 1 would all write the same files. */
 static lm_status refuse_singletons(int size, lm_error *err)
 {
-  const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *step = getenv("SLURM_STEP_ID"), *proc = getenv("SLURM_PROCID");
-  if (tasks == NULL) tasks = getenv("SLURM_NTASKS");
-  if (size != 1 || tasks == NULL || step == NULL || proc == NULL || atoi(tasks) <= 1) return LM_OK;
-  if (getenv("MPILM_ALLOW_SINGLETONS") != NULL) return LM_OK;
+  int lost = lm_slurm_lost_tasks(size);
+  if (lost == 0 || getenv("MPILM_ALLOW_SINGLETONS") != NULL) return LM_OK;
   return lm_fail(err, LM_EINVAL,
-                 "MPI has 1 rank but Slurm started %s tasks that do not know each other: use srun --mpi=pmix, or "
+                 "MPI has 1 rank but Slurm started %d tasks that do not know each other: use srun --mpi=pmix, or "
                  "mpirun (MPILM_ALLOW_SINGLETONS=1 runs them apart all the same)",
-                 tasks);
+                 lost);
 }
 
 lm_status lm_comm_world(lm_comm *out, int *argc, char ***argv, lm_error *err)
@@ -45,9 +43,9 @@ lm_status lm_comm_world(lm_comm *out, int *argc, char ***argv, lm_error *err)
   MPI_Comm_free(&node);
   gethostname(out->host, sizeof out->host - 1);
   lm_status mine = provided >= MPI_THREAD_FUNNELED
-                     ? refuse_singletons(out->size, err)
-                     : lm_fail(err, LM_EINVAL, "MPI grants thread level %d, FUNNELED (%d) is needed", provided,
-                               MPI_THREAD_FUNNELED);
+                       ? refuse_singletons(out->size, err)
+                       : lm_fail(err, LM_EINVAL, "MPI grants thread level %d, FUNNELED (%d) is needed", provided,
+                                 MPI_THREAD_FUNNELED);
   return lm_agree(out, mine, err);
 }
 

@@ -5,30 +5,31 @@
 #include <stdlib.h>
 
 struct lm_adamw {
-  lm_model *model;
+  const lm_param_table *table;
+  void *weights;
   const lm_kernels *k;
   lm_adamw_config cfg;
   lm_dtype compute;
-  float *master; /* [elements]; the model's own weights where compute is f32 */
+  float *master; /* [elements]; the weights themselves where compute is f32 */
   float *exp_avg, *exp_avg_sq;
 };
 
 static lm_status allocate(lm_adamw *opt, lm_error *err)
 {
-  size_t bytes = lm_model_params(opt->model)->elements * sizeof(float);
+  size_t bytes = opt->table->elements * sizeof(float);
   LM_TRY(opt->k->alloc((void **)&opt->exp_avg, bytes, "the first moments", err));
   LM_TRY(opt->k->alloc((void **)&opt->exp_avg_sq, bytes, "the second moments", err));
   if (opt->compute != LM_F32) return opt->k->alloc((void **)&opt->master, bytes, "the f32 master weights", err);
-  opt->master = lm_model_weights(opt->model);
+  opt->master = opt->weights;
   return LM_OK;
 }
 
-lm_status lm_adamw_new(lm_adamw **out, lm_model *model, const lm_kernels *k, lm_dtype compute,
-                       const lm_adamw_config *cfg, lm_error *err)
+lm_status lm_adamw_new(lm_adamw **out, const lm_param_table *table, void *weights, lm_dtype compute,
+                       const lm_kernels *k, const lm_adamw_config *cfg, lm_error *err)
 {
   lm_adamw *opt = *out = calloc(1, sizeof *opt);
   if (opt == NULL) return lm_fail(err, LM_ENOMEM, "no memory for the optimizer");
-  *opt = (lm_adamw){.model = model, .k = k, .cfg = *cfg, .compute = compute};
+  *opt = (lm_adamw){.table = table, .weights = weights, .k = k, .cfg = *cfg, .compute = compute};
   lm_status s = allocate(opt, err);
   if (s != LM_OK) {
     lm_adamw_free(opt);
@@ -69,14 +70,13 @@ bool lm_adamw_has_master(const lm_adamw *opt)
 void lm_adamw_publish(lm_adamw *opt)
 {
   if (opt->compute == LM_F32) return; /* they are the same block */
-  opt->k->cast(lm_model_weights(opt->model), opt->compute, opt->master, LM_F32, lm_model_params(opt->model)->elements);
+  opt->k->cast(opt->weights, opt->compute, opt->master, LM_F32, opt->table->elements);
 }
 
-void lm_adamw_step(lm_adamw *opt, float lr, float scale, int64_t step)
+void lm_adamw_step(lm_adamw *opt, const float *g, float lr, float scale, int64_t step)
 {
-  const lm_param_table *table = lm_model_params(opt->model);
-  const float *g = lm_model_gradients(opt->model);
-  lm_bf16 *w16 = opt->compute == LM_F32 ? NULL : lm_model_weights(opt->model);
+  const lm_param_table *table = opt->table;
+  lm_bf16 *w16 = opt->compute == LM_F32 ? NULL : opt->weights;
   for (size_t i = 0; i < table->n; i++) {
     const lm_param *p = &table->params[i];
     lm_adamw_config cfg = opt->cfg;

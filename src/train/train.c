@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "config.h"
+#include "slurm/job.h"
 #include "train/evaluate.h"
 #include "train/stop.h"
 #include "train/threads.h"
@@ -55,7 +56,8 @@ static lm_status make_model(lm_trainer *t, lm_error *err)
                            .beta2 = (float)t->cfg->optim.beta2,
                            .eps = (float)t->cfg->optim.eps,
                            .decay = (float)t->cfg->optim.weight_decay};
-  return lm_adamw_new(&t->optimizer, t->model, t->k, t->compute, &adamw, err);
+  return lm_adamw_new(&t->optimizer, lm_model_params(t->model), lm_model_weights(t->model), t->compute, t->k, &adamw,
+                      err);
 }
 
 static lm_status make_local(lm_trainer *t, lm_error *err)
@@ -175,12 +177,12 @@ static lm_status describe_program(const lm_trainer *t, char out[1024], lm_error 
   char now[32];
   time_t seconds = time(NULL);
   strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime(&seconds));
-  const char *job = getenv("SLURM_JOB_ID");
+  const char *job = lm_slurm_job_id();
   int n = snprintf(out, 1024, "mpilm: %s\nsaved: %s\nhost: %s\njob: %s\nbackend: %s\nisa: %s\nprecision: %s\n",
                    PACKAGE_VERSION, now, t->comm->host, job ? job : "none", t->k->name, t->k->isa,
                    lm_dtype_name(t->compute));
   lm_bcast(t->comm, out, 1024, 0);
-  return n > 0 && n < 1024 ? LM_OK : lm_fail(err, LM_EINVAL, "SLURM_JOB_ID is too long: '%.100s'", job ? job : "");
+  return n > 0 && n < 1024 ? LM_OK : lm_fail(err, LM_EINVAL, "the job id is too long: '%.100s'", job ? job : "");
 }
 
 static lm_status save(lm_trainer *t, lm_error *err)
