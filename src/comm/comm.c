@@ -27,6 +27,26 @@ static lm_status refuse_singletons(int size, lm_error *err)
                  lost);
 }
 
+static void add_tallies(void *in, void *inout, int *n, MPI_Datatype *type)
+{
+  (void)type;
+  const lm_tally *a = in;
+  lm_tally *b = inout;
+  for (int i = 0; i < *n; i++) {
+    for (size_t j = 0; j < sizeof a->sum / sizeof a->sum[0]; j++) b[i].sum[j] += a[i].sum[j];
+    for (size_t j = 0; j < sizeof a->max / sizeof a->max[0]; j++)
+      if (a[i].max[j] > b[i].max[j]) b[i].max[j] = a[i].max[j];
+  }
+}
+
+/* One element is one whole tally, so MPI never cuts it in two. */
+static void make_tally(lm_comm *comm)
+{
+  MPI_Type_contiguous(sizeof(lm_tally) / sizeof(double), MPI_DOUBLE, &comm->tally);
+  MPI_Type_commit(&comm->tally);
+  MPI_Op_create(add_tallies, 1, &comm->add_tally);
+}
+
 lm_status lm_comm_world(lm_comm *out, int *argc, char ***argv, lm_error *err)
 {
   int provided;
@@ -41,6 +61,7 @@ lm_status lm_comm_world(lm_comm *out, int *argc, char ***argv, lm_error *err)
   MPI_Comm_rank(node, &out->local_rank);
   MPI_Comm_size(node, &out->local_size);
   MPI_Comm_free(&node);
+  make_tally(out);
   gethostname(out->host, sizeof out->host - 1);
   lm_status mine = provided >= MPI_THREAD_FUNNELED
                        ? refuse_singletons(out->size, err)
@@ -58,6 +79,8 @@ void lm_comm_self(lm_comm *out)
 void lm_comm_end(lm_comm *comm)
 {
   if (comm->mpi == MPI_COMM_NULL) return;
+  MPI_Op_free(&comm->add_tally);
+  MPI_Type_free(&comm->tally);
   MPI_Comm_free(&comm->mpi);
   MPI_Finalize();
 }
@@ -121,6 +144,11 @@ void lm_allreduce_max_f64(const lm_comm *comm, double *x, size_t n)
 void lm_allreduce_sum_u64(const lm_comm *comm, uint64_t *x, size_t n)
 {
   allreduce(comm, x, n, sizeof *x, MPI_UINT64_T, MPI_SUM);
+}
+
+void lm_allreduce_tally(const lm_comm *comm, lm_tally *tally)
+{
+  if (comm->size > 1) MPI_Allreduce(MPI_IN_PLACE, tally, 1, comm->tally, comm->add_tally, comm->mpi);
 }
 
 void lm_bcast(const lm_comm *comm, void *bytes, size_t n, int root)

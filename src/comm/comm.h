@@ -12,6 +12,8 @@ typedef struct lm_comm {
   MPI_Comm mpi; /* ours alone: errors are fatal, no message of a library gets into it */
   int rank, size;
   int local_rank, local_size; /* among the ranks that share this node's memory */
+  MPI_Datatype tally;         /* of one lm_tally */
+  MPI_Op add_tally;
   char host[64];
 } lm_comm;
 
@@ -42,6 +44,12 @@ void lm_allreduce_sum_f32(const lm_comm *comm, float *x, size_t n);
 void lm_allreduce_sum_f64(const lm_comm *comm, double *x, size_t n);
 void lm_allreduce_max_f64(const lm_comm *comm, double *x, size_t n);
 void lm_allreduce_sum_u64(const lm_comm *comm, uint64_t *x, size_t n);
+
+/** What a step agrees on, in one small all-reduce: some numbers are added over ranks, of others the largest counts. */
+typedef struct lm_tally {
+  double sum[6], max[6];
+} lm_tally;
+void lm_allreduce_tally(const lm_comm *comm, lm_tally *tally);
 
 /** Copy from rank `root` to all. Collective. Any n. */
 void lm_bcast(const lm_comm *comm, void *bytes, size_t n, int root);

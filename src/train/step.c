@@ -37,13 +37,12 @@ static lm_status accumulate(lm_trainer *t, struct shares *mine, lm_error *err)
   return LM_OK;
 }
 
-/* One all-reduce for all that a step agrees on: loss, tokens, failure, stop request; one for the slowest phases. */
+/* One all-reduce for all that a step agrees on. */
 static void agree_on_step(const lm_comm *comm, struct shares *s)
 {
-  double sums[] = {s->loss, s->targets, s->failed, s->stop}, slowest[] = {s->data, s->compute, s->reduce};
-  lm_allreduce_sum_f64(comm, sums, 4);
-  lm_allreduce_max_f64(comm, slowest, 3);
-  *s = (struct shares){sums[0], sums[1], sums[2], sums[3], slowest[0], slowest[1], slowest[2]};
+  lm_tally t = {.sum = {s->loss, s->targets, s->failed, s->stop}, .max = {s->data, s->compute, s->reduce}};
+  lm_allreduce_tally(comm, &t);
+  *s = (struct shares){t.sum[0], t.sum[1], t.sum[2], t.sum[3], t.max[0], t.max[1], t.max[2]};
 }
 
 /* Gradients are the same on all ranks by now, so all decide alike. @return false: not finite, nothing was changed */

@@ -30,5 +30,10 @@ int main(int argc, char **argv)
   float x[3] = {1, (float)comm.rank, 0};
   lm_allreduce_sum_f32(&comm, x, 3);
   tap_ok(x[0] == (float)comm.size && x[1] == (float)(comm.size * (comm.size - 1) / 2) && x[2] == 0, "sums over ranks");
+  lm_tally tally = {.sum = {1, comm.rank}, .max = {-1, comm.rank}};
+  lm_allreduce_tally(&comm, &tally);
+  tap_ok(tally.sum[0] == comm.size && tally.sum[1] == comm.size * (comm.size - 1) / 2.0 && tally.max[0] == -1 &&
+             tally.max[1] == comm.size - 1,
+         "a tally adds its sums and keeps its maxima");
   return tap_end();
 }
