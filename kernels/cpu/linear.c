@@ -4,8 +4,8 @@
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/product.h"
+#include "kernels/cpu/scratch.h"
 #include <omp.h>
-#include <stdlib.h>
 
 /* A product over all elements of the result, [m,n]. The result is cut into tiles, each computed by one thread with sums
  * over all of k, in oneDNN's order for one thread. Left to itself, oneDNN would split k over its threads, and the bits
@@ -148,8 +148,6 @@ static void wide_tile(const wide *w, int64_t tile, int thread)
 
 static void multiply_wide(const product *whole)
 {
-  static float *scratch;
-  static size_t scratch_bytes;
   const lm_product_shape *s = &whole->shape;
   wide w = {.whole = whole, .t = cut(s)};
 
@@ -163,13 +161,7 @@ static void multiply_wide(const product *whole)
     w.products[last_row][last_col][last_k][add] = lm_product_get(&shape);
   }
   w.scratch_size = (size_t)((w.t.m + w.t.n) * WIDE_K + w.t.m * w.t.n);
-  size_t bytes = w.scratch_size * sizeof(float) * (size_t)omp_get_max_threads();
-  if (bytes > scratch_bytes) {
-    free(scratch);
-    LM_ASSERT((scratch = malloc(bytes)) != NULL);
-    scratch_bytes = bytes;
-  }
-  w.scratch = scratch;
+  w.scratch = lm_cpu_scratch(w.scratch_size * (size_t)omp_get_max_threads());
 #pragma omp parallel
   {
     omp_set_num_threads(1);

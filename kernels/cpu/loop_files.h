@@ -6,6 +6,11 @@
 #include "kernels/cpu/level.h"
 #include "kernels/kernels.h"
 
+/* attention.c */
+void LM_LEVEL(lm_attention_fwd)(lm_dtype t, void *y, float *lse, const void *qkv, int B, int T, int H, int H_kv, int D);
+void LM_LEVEL(lm_attention_bwd)(lm_dtype t, void *dqkv, const void *dy, const void *y, const float *lse,
+                                const void *qkv, int B, int T, int H, int H_kv, int D);
+
 /* column_sums.c */
 void LM_LEVEL(lm_column_sums)(lm_dtype t, float *sum, const void *x, size_t rows, int C);
 

@@ -1,0 +1,74 @@
+/* benchmarks/attention.c - causal attention against the machine's rate of products, and its memory. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/clock.h"
+#include "kernels/kernels.h"
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const struct {
+  int B, T, H, H_kv, D;
+} shapes[] = {{4, 64, 12, 12, 64},   {4, 256, 12, 12, 64},  {4, 1024, 12, 12, 64}, {1, 1024, 12, 12, 64},
+              {1, 4096, 12, 12, 64}, {2, 1024, 16, 4, 128}, {4, 1024, 8, 8, 80}};
+
+static const lm_kernels *k;
+
+static void *tensor(lm_dtype t, size_t n)
+{
+  void *p;
+  lm_error err;
+  if (k->alloc(&p, n * lm_dtype_size(t), "a tensor of the benchmark", &err) != LM_OK) {
+    fprintf(stderr, "%s\n", err.text);
+    exit(1);
+  }
+  for (size_t i = 0; i < n; i++) {
+    float x = (float)((i * 2654435761U) % 2048) / 1024 - 1;
+    if (t == LM_F32)
+      ((float *)p)[i] = x;
+    else
+      ((lm_bf16 *)p)[i] = lm_bf16_from_f32(x);
+  }
+  return p;
+}
+
+static void measure(lm_dtype t, int B, int T, int H, int H_kv, int D, double peak)
+{
+  size_t rows = (size_t)B * (size_t)T, heads = (size_t)H + 2 * (size_t)H_kv;
+  void *qkv = tensor(t, rows * heads * (size_t)D), *dqkv = tensor(t, rows * heads * (size_t)D);
+  void *y = tensor(t, rows * (size_t)(H * D)), *dy = tensor(t, rows * (size_t)(H * D));
+  float *lse = tensor(LM_F32, rows * (size_t)H);
+  double forward = 1e30, backward = 1e30, start = lm_clock();
+
+  do {
+    double a = lm_clock(), b, c;
+    k->attention_fwd(t, y, lse, qkv, B, T, H, H_kv, D);
+    b = lm_clock();
+    k->attention_bwd(t, dqkv, dy, y, lse, qkv, B, T, H, H_kv, D);
+    c = lm_clock();
+    if (b - a < forward) forward = b - a;
+    if (c - b < backward) backward = c - b;
+  } while (lm_clock() - start < 0.3);
+  /* Two products forward, five backward (the scores again), of which the causal half is needed: T (T + 1) / 2 scores.
+   */
+  double product = 2.0 * B * H * D * T * (T + 1.0) / 2;
+  printf("%-4s %2d %2d %5d %3d %3d %4d  %8.1f %8.1f   %5.1f %%\n", lm_dtype_name(t), omp_get_max_threads(), B, T, H,
+         H_kv, D, 2e-9 * product / forward, 5e-9 * product / backward, 100 * 7 * product / (forward + backward) / peak);
+  void *all[] = {qkv, dqkv, y, dy, lse};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) k->release(all[i]);
+}
+
+int main(void)
+{
+  lm_error err;
+  if (lm_kernels_select(&k, LM_BACKEND_CPU, &err) != LM_OK) {
+    fprintf(stderr, "%s\n", err.text);
+    return 2;
+  }
+  printf("loops for %s; GFLOP/s of the causal half, best of 0.3 s; share of the f32 product rate\n", k->isa);
+  printf("type thr B     T   H  kv    D   forward backward     share\n");
+  for (int t = LM_F32; t <= LM_BF16; t++)
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+      measure((lm_dtype)t, shapes[i].B, shapes[i].T, shapes[i].H, shapes[i].H_kv, shapes[i].D,
+              lm_cpu_product_rate(LM_F32));
+  return 0;
+}
