@@ -1,0 +1,198 @@
+/* src/command/data.c - mpilm data: what is in a token dataset, is it whole, and what does it say. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "batch/dataset.h"
+#include "command/command.h"
+#include "text/vocab.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct data_options {
+  const char *vocab;
+  int64_t document, window, length;
+  int pattern;
+  bool json;
+};
+
+#define AT(field) offsetof(struct data_options, field)
+static const lm_option options[] = {
+    {"vocab", LM_OPT_STRING, AT(vocab), "", NULL, NULL, "cat: the vocabulary that the dataset was made with"},
+    {"pattern", LM_OPT_CHOICE, AT(pattern), "gpt2", LM_PATTERN_WORDS, NULL,
+     "cat: split pattern of vocabulary files that do not name theirs"},
+    {"document", LM_OPT_INT, AT(document), "-1", "[-1, inf)", NULL, "cat: print this document, from 0; -1: all"},
+    {"window", LM_OPT_INT, AT(window), "-1", "[-1, inf)", NULL, "cat: print this window of --length tokens, from 0"},
+    {"length", LM_OPT_INT, AT(length), "1024", "[1, 2147483647]", "tokens", "cat: of a window"},
+    {"json", LM_OPT_BOOL, AT(json), "false", NULL, NULL, "info: print one JSON object"},
+};
+
+/* ---- info ---- */
+
+static lm_status info_json(const char *path, const lm_token_info *i, lm_error *err)
+{
+  char checksum[17], fingerprint[17]; /* as text: JSON numbers of many readers have 53 bits */
+  snprintf(checksum, sizeof checksum, "%016" PRIx64, i->checksum);
+  snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, i->vocab_fingerprint);
+  json_t *o = json_pack("{s:s, s:I, s:I, s:i, s:I, s:I, s:s, s:s, s:s%}", "path", path, "tokens", (json_int_t)i->tokens,
+                        "documents", (json_int_t)i->documents, "bits", 8 * i->width, "vocab_size",
+                        (json_int_t)i->vocab_size, "end_of_text", (json_int_t)i->end_of_text, "vocab_fingerprint",
+                        fingerprint, "checksum", checksum, "sources", i->sources, strlen(i->sources));
+  if (o == NULL)
+    return lm_fail(err, LM_EINVAL, "%s: its path or its sources are not UTF-8, JSON cannot name them", path);
+  json_dumpf(o, stdout, JSON_INDENT(1));
+  putchar('\n');
+  json_decref(o);
+  return LM_OK;
+}
+
+static void info_lines(const lm_token_info *i)
+{
+  printf("tokens             %" PRIu64 "\n", i->tokens);
+  printf("documents          %" PRIu64 "\n", i->documents);
+  printf("stored as          %d bits at byte %lld\n", 8 * i->width, (long long)i->offset);
+  printf("vocabulary size    %" PRIu64 "\n", i->vocab_size);
+  printf("end of text        %" PRIu64 "\n", i->end_of_text);
+  printf("fingerprint        %016" PRIx64 "\n", i->vocab_fingerprint);
+  printf("checksum           %016" PRIx64 "\n", i->checksum);
+  for (const char *line = i->sources; *line != '\0';) {
+    int n = (int)strcspn(line, "\n");
+    printf("%-18s %.*s\n", line == i->sources ? "sources" : "", n, line);
+    line += n + (line[n] == '\n');
+  }
+}
+
+static lm_status data_info(const lm_dataset *d, const struct data_options *o, lm_error *err)
+{
+  if (o->json) return info_json(lm_dataset_path(d), lm_dataset_info(d), err);
+  info_lines(lm_dataset_info(d));
+  return LM_OK;
+}
+
+/* ---- verify ---- */
+
+static lm_status data_verify(const lm_dataset *d, const struct data_options *o, lm_error *err)
+{
+  (void)o;
+  LM_TRY(lm_dataset_verify(d, err));
+  const lm_token_info *i = lm_dataset_info(d);
+  printf("%s: %" PRIu64 " tokens in %" PRIu64 " documents are whole\n", lm_dataset_path(d), i->tokens, i->documents);
+  return LM_OK;
+}
+
+/* ---- cat ---- */
+
+static lm_status print_tokens(const lm_dataset *d, const lm_vocab *v, uint64_t begin, uint64_t end, lm_error *err)
+{
+  enum { CHUNK = 2048 };
+  uint32_t wide[CHUNK]; /* ids as stored: of 2 or of 4 bytes */
+  const lm_token_info *info = lm_dataset_info(d);
+  for (uint64_t at = begin; at < end;) {
+    size_t step = end - at < CHUNK ? (size_t)(end - at) : CHUNK;
+    LM_TRY(lm_dataset_ids(d, at, step, wide, err));
+    for (size_t k = 0; k < step; k++) {
+      uint32_t id = info->width == 2 ? ((const uint16_t *)(const void *)wide)[k] : wide[k];
+      if (id >= info->vocab_size)
+        return lm_fail(err, LM_EDAMAGED,
+                       "%s: token %" PRIu64 " is id %" PRIu32 ", not below the vocabulary size %" PRIu64,
+                       lm_dataset_path(d), at + k, id, info->vocab_size);
+      size_t n;
+      const char *bytes = lm_vocab_bytes(v, id, &n);
+      fwrite(bytes, 1, n, stdout);
+    }
+    at += step;
+  }
+  return ferror(stdout) ? lm_fail(err, LM_EIO, "cannot write to stdout") : LM_OK;
+}
+
+/* Without its end of text. */
+static lm_status print_document(const lm_dataset *d, const lm_vocab *v, uint64_t n, lm_error *err)
+{
+  const lm_token_info *info = lm_dataset_info(d);
+  uint64_t border[2] = {0, 0};
+  if (n >= info->documents)
+    return lm_fail(err, LM_EINVAL, "%s: --document %" PRIu64 ": there are %" PRIu64 ", counted from 0",
+                   lm_dataset_path(d), n, info->documents);
+  LM_TRY(n == 0 ? lm_dataset_document_ends(d, 0, 1, border + 1, err)
+                : lm_dataset_document_ends(d, n - 1, 2, border, err));
+  if (border[0] >= border[1] || border[1] > info->tokens)
+    return lm_fail(err, LM_EDAMAGED, "%s: document %" PRIu64 " is [%" PRIu64 ", %" PRIu64 ") of %" PRIu64 " tokens",
+                   lm_dataset_path(d), n, border[0], border[1], info->tokens);
+  return print_tokens(d, v, border[0], border[1] - 1, err);
+}
+
+static lm_status print_window(const lm_dataset *d, const lm_vocab *v, uint64_t i, int T, lm_error *err)
+{
+  uint64_t windows = lm_dataset_windows(d, T);
+  if (i >= windows)
+    return lm_fail(err, LM_EINVAL, "%s: --window %" PRIu64 ": there are %" PRIu64 " of %d tokens, counted from 0",
+                   lm_dataset_path(d), i, windows, T);
+  return print_tokens(d, v, i * (uint64_t)T, (i + 1) * (uint64_t)T, err);
+}
+
+static lm_status cat(const lm_dataset *d, const lm_vocab *v, const struct data_options *o, lm_error *err)
+{
+  const lm_token_info *info = lm_dataset_info(d);
+  if (lm_vocab_fingerprint(v) != info->vocab_fingerprint)
+    return lm_fail(err, LM_EINVAL,
+                   "%s: was made with another vocabulary: fingerprint %016" PRIx64
+                   ", that of --vocab %s is %016" PRIx64,
+                   lm_dataset_path(d), info->vocab_fingerprint, o->vocab, lm_vocab_fingerprint(v));
+  if (o->document >= 0 && o->window >= 0) return lm_fail(err, LM_EINVAL, "--document and --window exclude each other");
+  if (o->window >= 0) return print_window(d, v, (uint64_t)o->window, (int)o->length, err);
+  if (o->document >= 0) return print_document(d, v, (uint64_t)o->document, err);
+  return print_tokens(d, v, 0, info->tokens, err);
+}
+
+static lm_status data_cat(const lm_dataset *d, const struct data_options *o, lm_error *err)
+{
+  lm_vocab *v;
+  if (o->vocab[0] == '\0') return lm_fail(err, LM_EINVAL, "data cat needs --vocab: ids alone are no text");
+  LM_TRY(lm_vocab_load(&v, o->vocab, (lm_pattern)o->pattern, err));
+  lm_status s = cat(d, v, o, err);
+  lm_vocab_free(v);
+  return s;
+}
+
+/* ---- which ---- */
+
+static const struct verb {
+  const char *name;
+  lm_status (*run)(const lm_dataset *d, const struct data_options *o, lm_error *err);
+} verbs[] = {{"info", data_info}, {"verify", data_verify}, {"cat", data_cat}};
+enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
+
+static const struct verb *find_verb(const char *name)
+{
+  for (size_t i = 0; i < N_VERBS; i++)
+    if (strcmp(verbs[i].name, name) == 0) return &verbs[i];
+  return NULL;
+}
+
+static lm_status run(const lm_comm *comm, int argc, char **argv, lm_error *err)
+{
+  (void)comm;
+  struct data_options o;
+  lm_options *parsed;
+  lm_dataset *d = NULL;
+  LM_TRY(lm_command_options(&parsed, &lm_command_data, &o, argc, argv, 2, 2, err));
+  const lm_list *words = lm_options_words(parsed);
+  const struct verb *verb = find_verb(words->items[0]);
+  lm_status s = verb != NULL ? lm_dataset_open(&d, words->items[1], err)
+                             : lm_fail(err, LM_EINVAL, "data: '%s' is not info, verify or cat", words->items[0]);
+  if (s == LM_OK) s = verb->run(d, &o, err);
+  lm_dataset_close(d);
+  lm_options_free(parsed);
+  return s;
+}
+
+const lm_command lm_command_data = {
+    .name = "data",
+    .usage =
+        "data info D.h5 [--json]\ndata verify D.h5\ndata cat D.h5 --vocab V [--document N | --window N --length T]",
+    .summary = "what is in a token dataset; is it whole; print it as text",
+    .options = options,
+    .n_options = sizeof options / sizeof options[0],
+    .run = run,
+};

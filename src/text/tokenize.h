@@ -1,0 +1,38 @@
+/* src/text/tokenize.h - documents -> token datasets, on all ranks; the bytes do not depend on how many. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef LM_TEXT_TOKENIZE_H
+#define LM_TEXT_TOKENIZE_H
+
+#include "comm/comm.h"
+#include "text/documents.h"
+#include "text/spool.h"
+#include "text/vocab.h"
+
+typedef struct lm_tokenize_config {
+  const char *const *paths; /* files, folders, "-"; the same on all ranks */
+  size_t n_paths;
+  const char *out;     /* the dataset to write */
+  const char *val_out; /* where documents held out for validation go; "" or NULL: none are */
+  double val_fraction; /* (0, 1): a document is held out where its hash / 2^64 is below this */
+  lm_documents_config documents;
+} lm_tokenize_config;
+
+typedef struct lm_tokenize_result {
+  lm_token_info info[LM_SPLITS];  /* what was written; tokens 0: no file */
+  uint64_t text_bytes[LM_SPLITS]; /* of the documents that went there */
+  lm_documents_counts counts;     /* of the whole input */
+  char first_bad[512];            /* why the first of the skipped lines was skipped */
+  double seconds;
+} lm_tokenize_result;
+
+/** Read documents, encode each and close it with the end of text, and write them in the order of the input. Collective.
+ *  Every rank reads the whole input; blocks of about 1 MiB of it are encoded by the ranks in turn, on all their
+ * threads, and wait in a temporary file beside `out` until it is known where they go. Nothing has a final name before
+ * all is written. Special tokens' text in documents is ordinary text.
+ *  @param vocab  the same on all ranks, else LM_EINVAL
+ *  @return LM_EINVAL: broken input (file, line, byte), no document at all, a split without documents, ranks that see
+ *          different files; LM_EIO, LM_ENOMEM. No new file is left then */
+lm_status lm_tokenize(const lm_comm *comm, const lm_vocab *vocab, const lm_tokenize_config *cfg,
+                      lm_tokenize_result *result, lm_error *err) LM_NODISCARD;
+
+#endif

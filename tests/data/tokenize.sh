@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# tests/data/tokenize.sh - mpilm tokenize: the same bytes on any number of ranks, whatever happened before.
+# shellcheck source=tests/tap.sh
+. "$srcdir/tests/tap.sh"
+
+tokenize() { # RANKS ARGUMENTS...
+  ranks "$1" "$MPILM" tokenize --vocab bytes "${@:2}"
+}
+datum() { # FILE NAME: a value of mpilm data info
+  "$MPILM" data info "$1" | sed -n "s/^$2  *//p"
+}
+is_same() { # A B WORDS...: ids and document ends of two datasets are the same bytes
+  "$MPILM" data verify "$1" >/dev/null && "$MPILM" data verify "$2" >/dev/null
+  tap_ok $? "${*:3}: both are whole"
+  tap_is "$(datum "$1" tokens) $(datum "$1" documents) $(datum "$1" checksum)" \
+    "$(datum "$2" tokens) $(datum "$2" documents) $(datum "$2" checksum)" "${*:3}"
+}
+
+# 1000 documents of awkward pieces, some larger than a block, about 23 MB; no line feed at the end. raw.txt: the same texts,
+# each followed by the text of the end-of-text token, as `data cat` prints it.
+awk -v json=big.jsonl -v raw=raw.txt '
+  BEGIN {
+    ORS = ""
+    n = split("a|B|the|ing| |  |\\n|\\r\\n|\\t|é|\xe2\x80\x99t|1|7890|日本|\xf0\x9f\x98\x80|\\\"|\\\\|<|>|endoftext|--|{|}|x", piece, "|")
+    for (i = 1; i <= 1000; i++) {
+      text = ""
+      for (k = 0; k <= i % 50; k++) { seed = (seed * 1103 + 12345) % 65536; text = text piece[1 + seed % n] }
+      for (k = i % 90 == 7 ? 16 : i % 5; k > 0; k--) text = text text
+      print (i > 1 ? "\n" : "") "{\"id\": " i ", \"text\": \"" text "\"}" > json
+      gsub(/\\n/, "\n", text); gsub(/\\r/, "\r", text); gsub(/\\t/, "\t", text); gsub(/\\"/, "\"", text)
+      gsub(/\\\\/, "\\", text)
+      print text "<|endoftext|>" > raw
+    }
+  }'
+head -n 300 big.jsonl >1.jsonl
+sed -n '301,301p' big.jsonl >2.jsonl
+tail -n +302 big.jsonl | gzip -1 >3.jsonl.gz
+
+tap_exit 0 "on one rank" -- tokenize 1 --out 1.h5 big.jsonl
+tap_like "$tap_out" '^1\.h5: 1000 documents, [0-9]+ tokens of 16 bits' "and says what came out"
+"$MPILM" data cat 1.h5 --vocab bytes >cat.txt
+cmp cat.txt raw.txt
+tap_ok $? "the dataset reads as the texts do, in their order"
+for n in 2 3 7; do
+  tap_exit 0 "on $n ranks" -- tokenize "$n" --out "$n.h5" big.jsonl
+  cmp 1.h5 "$n.h5"
+  tap_ok $? "the file is the same on $n ranks"
+done
+tap_exit 0 "with 3 threads" -- env OMP_NUM_THREADS=3 "$MPILM" tokenize --vocab bytes --out t.h5 big.jsonl
+cmp 1.h5 t.h5
+tap_ok $? "the file is the same with 3 threads"
+tap_exit 0 "from three files, one of them packed" -- tokenize 2 --out files.h5 1.jsonl 2.jsonl 3.jsonl.gz
+is_same 1.h5 files.h5 "three files of the same lines"
+tap_exit 0 "from stdin" -- tokenize 1 --out stdin.h5 --format jsonl - <big.jsonl
+is_same 1.h5 stdin.h5 "stdin"
+
+# Separators and ends of text.
+printf 'first\n\nsecond\n\nthird' >three.txt
+tap_exit 0 "a text with a separator" -- tokenize 1 --out three.h5 --document-separator '\n\n' three.txt --json
+tap_like "$tap_out" '"tokens": 19' "five, six and five letters, and three ends of text"
+tap_is "$("$MPILM" data cat three.h5 --vocab bytes)" 'first<|endoftext|>second<|endoftext|>third<|endoftext|>' "in order"
+tap_is "$("$MPILM" data cat three.h5 --vocab bytes --document 1)" second "document 1"
+tap_is "$("$MPILM" data cat three.h5 --vocab bytes --window 1 --length 4)" 't<|endoftext|>se' "window 1 of 4 tokens"
+printf 'x <|endoftext|> y' >spelled.txt
+tap_exit 0 "a text that spells the end of text" -- tokenize 1 --out spelled.h5 spelled.txt
+tap_is "$(datum spelled.h5 tokens) $(datum spelled.h5 documents)" "18 1" "adds no end of text"
+
+# Fewer documents than ranks, and none.
+tap_exit 0 "one document on three ranks" -- tokenize 3 --out one3.h5 spelled.txt
+cmp spelled.h5 one3.h5
+tap_ok $? "is the same file as on one"
+: >empty.txt
+tap_exit 2 "no document on two ranks" -- tokenize 2 --out none.h5 empty.txt
+tap_like "$tap_err" 'empty.txt.*no document' "is an error with words"
+tap_is "$(grep -c '^mpilm:' <<<"$tap_err")" 1 "said once"
+
+# What is held out does not change when files are added.
+tap_exit 0 "a tenth is held out" -- tokenize 2 --out train.h5 --val-out val.h5 --val-fraction 0.1 1.jsonl 2.jsonl
+tap_exit 0 "and again with another file behind" -- tokenize 3 --out train2.h5 --val-out val2.h5 --val-fraction 0.1 \
+  1.jsonl 2.jsonl 3.jsonl.gz
+"$MPILM" data cat val.h5 --vocab bytes >val.txt
+"$MPILM" data cat val2.h5 --vocab bytes | head -c "$(wc -c <val.txt)" | cmp - val.txt
+tap_ok $? "the documents that were held out before still are"
+train=$(datum train2.h5 documents) val=$(datum val2.h5 documents)
+tap_is $((train + val)) 1000 "every document is on one side"
+tap_ok $((val < 60 || val > 140)) "about a tenth is held out: $val of 1000"
+
+# Broken input.
+printf '{"text":"alpha"}\n{"text":"beta\n{"text":"third"}\n' >broken.jsonl
+tap_exit 2 "a broken line on four ranks" -- tokenize 4 --out broken.h5 broken.jsonl
+tap_is "$(grep -c 'broken.jsonl:2' <<<"$tap_err")" 1 "is reported once, with its number"
+[ ! -e broken.h5 ] && [ ! -e broken.h5.part ]
+tap_ok $? "and nothing is left"
+tap_exit 0 "or skipped" -- tokenize 2 --out skipped.h5 --on-bad skip broken.jsonl
+tap_like "$tap_err" '1 skipped' "and counted"
+tap_is "$("$MPILM" data cat skipped.h5 --vocab bytes)" 'alpha<|endoftext|>third<|endoftext|>' "the others stay"
+
+# Usage.
+tap_exit 2 "stdin on two ranks" -- tokenize 2 --out x.h5 -
+tap_exit 2 "the output is an input" -- tokenize 1 --out three.txt three.txt
+tap_exit 2 "the output is a folder" -- tokenize 1 --out . three.txt
+tap_exit 2 "both outputs are one" -- tokenize 1 --out x.h5 --val-out ./x.h5 three.txt
+tap_exit 2 "a fraction without a place" -- tokenize 1 --out x.h5 --val-fraction 0.1 three.txt
+tap_exit 2 "an unknown escape" -- tokenize 1 --out x.h5 --document-separator '\q' three.txt
+tap_exit 2 "no vocabulary" -- "$MPILM" tokenize --out x.h5 three.txt
+tap_is "$(cat three.txt)" $'first\n\nsecond\n\nthird' "no input was touched"
+
+# Killed half-way, on two ranks: the input is long enough for many seconds.
+long=()
+for _ in $(seq 300); do long+=(big.jsonl); done
+# shellcheck disable=SC2016
+ranks 2 bash -c 'echo $$ >"new.$OMPI_COMM_WORLD_RANK" && mv "new.$OMPI_COMM_WORLD_RANK" "pid.$OMPI_COMM_WORLD_RANK" && exec "$@"' - \
+  "$MPILM" tokenize --vocab bytes --out killed.h5 "${long[@]}" >killed.log 2>&1 &
+run=$!
+for _ in $(seq 100); do
+  [ -e pid.1 ] && break
+  sleep 0.1
+done
+sleep 0.5
+kill -9 "$(cat pid.1)"
+wait "$run"
+tap_ok $(($? == 0)) "a rank is killed: the run fails"
+[ ! -e killed.h5 ]
+tap_ok $? "nothing has the final name"
+tap_is "$(find . -name '*spool*')" "" "no temporary file stays"
+head -c 100000 1.h5 >killed.h5.part # as if killed while writing
+tap_exit 1 "such a file is refused" -- "$MPILM" data info killed.h5.part
+tap_exit 0 "the same command succeeds then" -- tokenize 2 --out killed.h5 big.jsonl
+cmp 1.h5 killed.h5
+tap_ok $? "with the same bytes"
+[ ! -e killed.h5.part ]
+tap_ok $? "and leaves nothing else"
+tap_end
