@@ -252,8 +252,10 @@ static lm_status find_shared(const lm_comm *comm, const char *run, lm_checkpoint
   lm_status s = LM_OK;
   if (comm->rank != 0) s = lm_alloc(out, *n, sizeof **out, "the list of checkpoints", err);
   s = lm_agree(comm, s, err);
-  if (s == LM_OK) lm_bcast(comm, *out, *n * sizeof **out, 0);
-  return s;
+  if (s != LM_OK) return s;
+  LM_ASSERT(*n == 0 || *out != NULL);
+  lm_bcast(comm, *out, *n * sizeof **out, 0);
+  return LM_OK;
 }
 
 static lm_status load_newest(const lm_comm *comm, const char *run, const lm_checkpoint *c, size_t n,

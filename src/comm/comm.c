@@ -85,7 +85,7 @@ void lm_comm_end(lm_comm *comm)
   MPI_Finalize();
 }
 
-lm_status lm_agree(const lm_comm *comm, lm_status mine, lm_error *err)
+lm_status(lm_agree)(const lm_comm *comm, lm_status mine, lm_error *err)
 {
   int who = mine == LM_OK ? comm->size : comm->rank; /* the lowest failing rank speaks for all */
   lm_error e = {.status = mine, .rank = comm->rank};

@@ -35,6 +35,18 @@ void lm_comm_end(lm_comm *comm);
  *  @param err   in: this rank's sentence where mine is a failure; out: that of the lowest failing rank, on all ranks
  *  @return LM_OK where every rank passed LM_OK, else the status of the lowest failing rank */
 lm_status lm_agree(const lm_comm *comm, lm_status mine, lm_error *err) LM_NODISCARD;
+#ifdef __clang_analyzer__ /* tell an analyser what the words above say: who failed does not hear LM_OK */
+static inline lm_status lm_agreed(lm_status mine, lm_status all)
+{
+  if (mine != LM_OK && all == LM_OK) __builtin_unreachable();
+  return all;
+}
+#define lm_agree(comm, mine, err)                                                                                      \
+  __extension__({                                                                                                      \
+    lm_status mine_ = (mine);                                                                                          \
+    lm_agreed(mine_, lm_agree(comm, mine_, err));                                                                      \
+  })
+#endif
 
 /** End the job at once from one rank, saying why: for failures that can no longer be agreed on. Local. */
 _Noreturn void lm_abort(const lm_comm *comm, const char *format, ...) LM_PRINTF(2, 3);

@@ -313,7 +313,7 @@ typedef struct found {
 static lm_status scan_member(parser *j, const char *key, found *f, lm_buffer *names)
 {
   enum { NAMED = 8 };
-  json_string name;
+  json_string name = {0};
   bool matches;
   LM_TRY(take_key(j, &name));
   LM_TRY(key_matches(j, &name, key, &matches));
