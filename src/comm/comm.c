@@ -178,6 +178,26 @@ uint64_t lm_exscan_u64(const lm_comm *comm, uint64_t mine)
   return comm->rank == 0 ? 0 : below;
 }
 
+void lm_send(const lm_comm *comm, const void *bytes, size_t n, int to, enum lm_tag tag)
+{
+  for (const char *p = bytes; n > 0;) {
+    int now = piece(n);
+    MPI_Send(p, now, MPI_BYTE, to, tag, comm->mpi);
+    p += now;
+    n -= (size_t)now;
+  }
+}
+
+void lm_receive(const lm_comm *comm, void *bytes, size_t n, int from, enum lm_tag tag)
+{
+  for (char *p = bytes; n > 0;) {
+    int now = piece(n);
+    MPI_Recv(p, now, MPI_BYTE, from, tag, comm->mpi, MPI_STATUS_IGNORE);
+    p += now;
+    n -= (size_t)now;
+  }
+}
+
 void lm_barrier(const lm_comm *comm)
 {
   if (comm->size > 1) MPI_Barrier(comm->mpi);

@@ -18,7 +18,7 @@ typedef struct lm_comm {
 } lm_comm;
 
 /* Tags of point-to-point messages, all of them. */
-enum lm_tag { LM_TAG_TOKENS = 1 };
+enum lm_tag { LM_TAG_TOKENS = 1, LM_TAG_PIECES = 2 };
 
 /** Start MPI and describe the world. Collective over all started processes.
  *  @return LM_EINVAL where a launcher started several tasks that do not know each other (N singletons) */
@@ -71,6 +71,10 @@ void lm_allgather(const lm_comm *comm, const void *mine, size_t n, void *out);
 
 /** Sum over the ranks below this one; 0 on rank 0. Collective. */
 uint64_t lm_exscan_u64(const lm_comm *comm, uint64_t mine);
+
+/** Hand n bytes from one rank to another: both call, with the same n. Any n. Blocking; n 0 sends nothing. */
+void lm_send(const lm_comm *comm, const void *bytes, size_t n, int to, enum lm_tag tag);
+void lm_receive(const lm_comm *comm, void *bytes, size_t n, int from, enum lm_tag tag);
 
 void lm_barrier(const lm_comm *comm);
 
