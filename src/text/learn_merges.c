@@ -3,15 +3,15 @@
 #include "text/learn_merges.h"
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/log.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* All pieces lie in one row of cells, a byte a cell, with a wall before, between and after them. A token holds the cells
- * of its bytes: its first and its last cell say its id, so that both neighbours are found in one step; the cells between
- * are INNER. Tokens only grow, so a place that once began an (x, y) still does if and only if the ids stand there. */
+/* All pieces lie in one row of cells, a byte a cell, with a wall before, between and after them. A token holds the
+ * cells of its bytes: its first and its last cell say its id, so that both neighbours are found in one step; the cells
+ * between are INNER. Tokens only grow, so a place that once began an (x, y) still does if and only if the ids stand
+ * there. */
 enum { N_BYTES = 256 };
 #define WALL  UINT32_MAX
 #define INNER (UINT32_MAX - 1)
@@ -52,10 +52,7 @@ typedef struct learner {
   const lm_piece_counts *counts;
   uint32_t *cells, *piece_of; /* [n_cells] */
   size_t n_cells;
-  size_t *begin, *length; /* [tokens] the bytes of each in `spelled` */
-  lm_buffer spelled;
-  uint32_t *slots; /* id + 1 by the hash of its bytes */
-  size_t n_slots;
+  size_t *length; /* [tokens] in bytes */
   pair *pairs;
   size_t n_pairs, pair_capacity;
   uint32_t *pair_slots; /* index into pairs + 1 by key */
@@ -169,50 +166,6 @@ static lm_status add_pair(learner *l, uint64_t key, uint64_t count, size_t n, ui
   return LM_OK;
 }
 
-/* ---- tokens by their bytes ---- */
-
-static bool is_spelled(const learner *l, const char *bytes, size_t n, size_t *slot)
-{
-  size_t mask = l->n_slots - 1;
-  for (*slot = lm_hash(bytes, n) & mask; l->slots[*slot] != 0; *slot = (*slot + 1) & mask) {
-    uint32_t id = l->slots[*slot] - 1;
-    if (l->length[id] == n && memcmp(l->spelled.data + l->begin[id], bytes, n) == 0) return true;
-  }
-  return false;
-}
-
-/* Append the token that x and y spell together. *is_new is false, and nothing happens, where these bytes have an id. */
-static lm_status spell(learner *l, uint32_t x, uint32_t y, bool *is_new)
-{
-  size_t slot, at = l->spelled.size, n = l->length[x] + l->length[y];
-  LM_TRY(lm_buffer_reserve(&l->spelled, n, l->err));
-  memcpy(l->spelled.data + at, l->spelled.data + l->begin[x], l->length[x]);
-  memcpy(l->spelled.data + at + l->length[x], l->spelled.data + l->begin[y], l->length[y]);
-  *is_new = !is_spelled(l, l->spelled.data + at, n, &slot);
-  if (!*is_new) return LM_OK;
-  l->spelled.size += n;
-  l->begin[l->n_tokens] = at;
-  l->length[l->n_tokens] = n;
-  l->slots[slot] = ++l->n_tokens;
-  return LM_OK;
-}
-
-static lm_status spell_bytes(learner *l)
-{
-  for (uint32_t i = 0; i < N_BYTES; i++) {
-    char c = (char)i;
-    size_t slot;
-    LM_TRY(lm_buffer_append(&l->spelled, &c, 1, l->err));
-    bool known = is_spelled(l, &c, 1, &slot);
-    LM_ASSERT(!known);
-    l->begin[i] = i;
-    l->length[i] = 1;
-    l->slots[slot] = i + 1;
-  }
-  l->n_tokens = N_BYTES;
-  return LM_OK;
-}
-
 /* ---- the start: a row of bytes, and all its pairs ---- */
 
 static lm_status lay_out(learner *l)
@@ -268,20 +221,16 @@ static lm_status count_byte_pairs(learner *l, change *byte_pairs)
 
 static lm_status start(learner *l, size_t wanted)
 {
-  size_t tokens = N_BYTES + wanted, slots = 1;
+  size_t tokens = N_BYTES + wanted;
   change *byte_pairs;
-  while (slots < tokens * 2) slots *= 2;
-  l->n_slots = slots;
-  LM_TRY(lm_alloc(&l->begin, tokens, sizeof *l->begin, "the tokens", l->err));
   LM_TRY(lm_alloc(&l->length, tokens, sizeof *l->length, "the tokens", l->err));
-  LM_TRY(lm_alloc(&l->slots, slots, sizeof *l->slots, "the tokens", l->err));
   for (int i = 0; i < 2; i++) {
     side *s = i == 0 ? &l->left : &l->right;
     LM_TRY(lm_alloc(&s->of, tokens, sizeof *s->of, "the tokens", l->err));
     LM_TRY(lm_alloc(&s->touched, tokens, sizeof *s->touched, "the tokens", l->err));
   }
   LM_TRY(grow_pair_slots(l));
-  LM_TRY(spell_bytes(l));
+  for (l->n_tokens = 0; l->n_tokens < N_BYTES; l->n_tokens++) l->length[l->n_tokens] = 1;
   LM_TRY(lay_out(l));
   LM_TRY(lm_alloc(&byte_pairs, (size_t)N_BYTES * N_BYTES, sizeof *byte_pairs, "the pairs of bytes", l->err));
   lm_status s = count_byte_pairs(l, byte_pairs);
@@ -308,8 +257,8 @@ static void note(side *s, uint32_t neighbour, size_t at, uint64_t times)
   s->places[s->n_places++] = (place){neighbour, (uint32_t)at};
 }
 
-/* Make token `id` of an (x, y) at `at`. A neighbour on the left may be an `id` of this round already: then the pair that
- * goes is (id, x), which this round brought, and the sums come out right. */
+/* Make token `id` of an (x, y) at `at`. A neighbour on the left may be an `id` of this round already: then the pair
+ * that goes is (id, x), which this round brought, and the sums come out right. */
 static void merge_at(learner *l, uint32_t x, uint32_t y, uint32_t id, size_t at)
 {
   uint32_t *cells = l->cells;
@@ -408,10 +357,8 @@ static lm_status learn(learner *l, size_t wanted, uint32_t (*merges)[2], size_t 
   LM_TRY(start(l, wanted));
   while (*n < wanted && take_best(l, &key)) {
     uint32_t x = (uint32_t)(key >> 32), y = (uint32_t)key;
-    bool is_new;
-    LM_TRY(spell(l, x, y, &is_new));
-    if (!is_new) continue;
-    LM_TRY(merge_pair(l, key, l->n_tokens - 1));
+    l->length[l->n_tokens] = l->length[x] + l->length[y];
+    LM_TRY(merge_pair(l, key, l->n_tokens++));
     merges[*n][0] = x;
     merges[(*n)++][1] = y;
     if (lm_clock() - said > 5) {
@@ -425,11 +372,9 @@ static lm_status learn(learner *l, size_t wanted, uint32_t (*merges)[2], size_t 
 static void free_learner(learner *l)
 {
   for (size_t i = 0; i < l->n_pairs; i++) free(l->pairs[i].places);
-  void *const blocks[] = {l->cells, l->piece_of,     l->begin,      l->length,      l->slots,        l->pairs,
-                          l->heap,  l->pair_slots,   l->left.of,    l->right.of,    l->left.touched, l->right.touched,
-                          l->left.places, l->right.places};
+  void *const blocks[] = {l->cells,   l->piece_of,     l->length,      l->pairs,    l->pair_slots,    l->heap,
+                          l->left.of, l->left.touched, l->left.places, l->right.of, l->right.touched, l->right.places};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) free(blocks[i]);
-  lm_buffer_free(&l->spelled);
 }
 
 lm_status lm_learn_merges(const lm_piece_counts *c, size_t wanted, uint32_t (**out)[2], size_t *n, lm_error *err)

@@ -22,12 +22,12 @@ typedef struct lm_piece_counts {
 } lm_piece_counts;
 
 /** Count a piece `times` more. Local. @param n >= 1 @return LM_ENOMEM; LM_EINVAL beyond 2^32 - 2 distinct pieces */
-lm_status lm_piece_counts_add(lm_piece_counts *c, const char *piece, size_t n, uint64_t times, lm_error *err)
-  LM_NODISCARD;
+lm_status lm_piece_counts_add(lm_piece_counts *c, const char *piece, size_t n, uint64_t times,
+                              lm_error *err) LM_NODISCARD;
 
 /** Split a text by `pattern` and count its pieces. Local. @param text n bytes, n may be 0 */
-lm_status lm_piece_counts_add_text(lm_piece_counts *c, lm_pattern pattern, const char *text, size_t n, lm_error *err)
-  LM_NODISCARD;
+lm_status lm_piece_counts_add_text(lm_piece_counts *c, lm_pattern pattern, const char *text, size_t n,
+                                   lm_error *err) LM_NODISCARD;
 
 /** Add up the counts of all ranks on rank 0, in log2(ranks) rounds; those of the other ranks are empty afterwards.
  *  Collective. @return LM_ENOMEM */

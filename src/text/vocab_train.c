@@ -42,7 +42,8 @@ static lm_status count_local(lm_piece_counts *c, const lm_comm *comm, const char
                              lm_error *err)
 {
   if (size < LM_VOCAB_SIZE_MIN || size > LM_VOCAB_SIZE_MAX)
-    return lm_fail(err, LM_EINVAL, "the size of the vocabulary is %lld, %d (256 bytes and the end of text) to %d was wanted",
+    return lm_fail(err, LM_EINVAL,
+                   "the size of the vocabulary is %lld, %d (256 bytes and the end of text) to %d was wanted",
                    (long long)size, LM_VOCAB_SIZE_MIN, LM_VOCAB_SIZE_MAX);
   bool alone = includes_stdin(paths, n_paths);
   if (alone && comm->rank != 0) return LM_OK;
@@ -51,10 +52,12 @@ static lm_status count_local(lm_piece_counts *c, const lm_comm *comm, const char
   lm_status s = count_documents(c, d, pattern, comm->rank, alone ? 1 : comm->size, err);
   report->read = *lm_documents_count(d);
   if (s == LM_OK && report->read.bad > 0)
-    lm_warn("%llu broken lines were skipped; the first: %s", (unsigned long long)report->read.bad, lm_documents_first_bad(d));
+    lm_warn("%llu broken lines were skipped; the first: %s", (unsigned long long)report->read.bad,
+            lm_documents_first_bad(d));
   lm_documents_close(d);
   if (s == LM_OK && report->read.documents == 0)
-    s = lm_fail(err, LM_EINVAL, "no training text in %s%s: every document is empty", paths[0], n_paths > 1 ? " ..." : "");
+    s = lm_fail(err, LM_EINVAL, "no training text in %s%s: every document is empty", paths[0],
+                n_paths > 1 ? " ..." : "");
   return s;
 }
 
@@ -83,7 +86,7 @@ static lm_status train(lm_vocab **out, lm_piece_counts *c, uint32_t (**merges)[2
   report->merges = n;
   report->merge_seconds = lm_clock() - begin;
   lm_bcast(comm, report, sizeof *report, 0);
-  return lm_agree(comm, lm_vocab_from_merges(out, (const uint32_t(*)[2]) *merges, n, pattern, err), err);
+  return lm_agree(comm, lm_vocab_from_merges(out, (const uint32_t(*)[2]) * merges, n, pattern, err), err);
 }
 
 lm_status lm_vocab_train(lm_vocab **out, const lm_comm *comm, const char *const *paths, size_t n_paths,
