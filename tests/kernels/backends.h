@@ -1,0 +1,21 @@
+/* tests/kernels/backends.h - the backends that this machine can run, one after another. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef LM_TESTS_KERNELS_BACKENDS_H
+#define LM_TESTS_KERNELS_BACKENDS_H
+
+#include "kernels/kernels.h"
+#include <stdlib.h>
+
+/* Backend i, i = 0, 1 .., or NULL where this machine or this build has not got it; *done behind the last one. The CPU
+ * backend comes once for each level of the instruction set. */
+static inline const lm_kernels *backend_at(int i, bool *done)
+{
+  static const char *const levels[] = {"x86-64", "x86-64-v3", "x86-64-v4", "portable"};
+  const lm_kernels *k;
+  lm_error err;
+  *done = i >= (int)(sizeof levels / sizeof levels[0]);
+  if (*done || setenv("MPILM_ISA", levels[i], 1) != 0) return NULL;
+  return lm_kernels_select(&k, LM_BACKEND_CPU, &err) == LM_OK ? k : NULL;
+}
+
+#endif
