@@ -10,15 +10,25 @@ enum {
   SMALL = 1 << 14, /* logits that do not pay for a second thread */
 };
 
-/* A NaN is passed over here and found again in the sum. */
+LM_INLINE float larger(float a, float b)
+{
+  return b > a ? b : a;
+}
+
+/* A NaN is passed over here and found again in the sum. The maxima of WIDTH columns are kept apart, because not every
+ * compiler makes vectors of a single maximum where NaN may occur. */
 LM_INLINE float largest_of(lm_dtype t, const void *z, size_t begin, size_t end)
 {
-  float largest = -FLT_MAX;
-#pragma omp simd reduction(max : largest)
-  for (size_t i = begin; i < end; i++) {
-    float x = lm_load(t, z, i);
-    largest = x > largest ? x : largest;
+  enum { WIDTH = 64 };
+  float lane[WIDTH], largest = -FLT_MAX;
+  size_t i = begin;
+  for (size_t j = 0; j < WIDTH; j++) lane[j] = -FLT_MAX;
+  for (; end - i >= WIDTH; i += WIDTH) {
+#pragma omp simd
+    for (size_t j = 0; j < WIDTH; j++) lane[j] = larger(lane[j], lm_load(t, z, i + j));
   }
+  for (; i < end; i++) largest = larger(largest, lm_load(t, z, i));
+  for (size_t j = 0; j < WIDTH; j++) largest = larger(largest, lane[j]);
   return largest;
 }
 
