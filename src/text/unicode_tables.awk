@@ -34,7 +34,7 @@ FILENAME ~ /PropList/ && $2 ~ /^ White_Space/ {
 # A range is two lines, "<CJK Ideograph, First>" and "<CJK Ideograph, Last>".
 FILENAME ~ /UnicodeData/ {
   c = hex($1)
-  if ($2 ~ /, Last>$/) from = first; else from = c
+  from = $2 ~ /, Last>$/ ? first + 1 : c
   first = c
   if ($3 in class) for (; from <= c; from++) of[from] += class[$3]
 }

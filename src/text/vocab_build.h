@@ -118,7 +118,4 @@ lm_status lm_alphabet_read(lm_buffer *out, const char *text, size_t n, bool *kno
 /** The byte of place i in the alphabet's own order, which GPT-2's ids 0-255 follow. Local. */
 uint8_t lm_alphabet_byte(unsigned i);
 
-/** Merge the tokens of one piece (encode.c). Local. As lm_encode(), without split, cache and special tokens. */
-lm_status lm_encode_piece(lm_encoder *e, const char *piece, size_t n, lm_ids *out, lm_error *err) LM_NODISCARD;
-
 #endif

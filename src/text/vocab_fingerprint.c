@@ -1,6 +1,6 @@
 /* src/text/vocab_fingerprint.c - one number that two vocabularies share if and only if they give the same ids. */
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "text/vocab_build.h"
+#include "text/encode_merge.h"
 
 #include "base/hash.h"
 
@@ -55,19 +55,18 @@ static bool hash_merge(void *to, lm_merge m, uint32_t rank)
 /* Does every ordinary token come out of its own bytes by merging? */
 static bool merges_reach_all(const lm_vocab *v)
 {
-  lm_encoder *e;
+  lm_merger merger = {.v = v};
   lm_ids ids = {0};
-  if (lm_encoder_new(&e, v, NULL) != LM_OK) return false;
   bool all = true;
   for (uint32_t id = 0; id < v->size && all; id++) {
     size_t n;
     const char *bytes = lm_vocab_bytes(v, id, &n);
     if (n == 0 || v->tokens[id].special) continue;
     ids.size = 0;
-    all = lm_encode_piece(e, bytes, n, &ids, NULL) == LM_OK && ids.size == 1 && ids.data[0] == id;
+    all = lm_merge_piece(&merger, bytes, n, &ids, NULL) == LM_OK && ids.size == 1 && ids.data[0] == id;
   }
   lm_ids_free(&ids);
-  lm_encoder_free(e);
+  lm_merger_free(&merger);
   return all;
 }
 

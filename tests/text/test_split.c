@@ -102,6 +102,42 @@ static void test_bytes(void)
   tap_ok(moves, "random bytes: every piece has a byte and ends in the text");
 }
 
+/* Code points at the ends of ranges, and where the classes of UnicodeData.txt and PropList.txt are easily mistaken. */
+static void test_classes(void)
+{
+  static const struct {
+    uint32_t c;
+    unsigned class;
+  } known[] = {
+      {0x3400, LM_CLASS_LETTER | LM_CLASS_UPPER | LM_CLASS_LOWER},  /* Lo, the first of a range */
+      {0x4dbf, LM_CLASS_LETTER | LM_CLASS_UPPER | LM_CLASS_LOWER},  /* its last */
+      {0x4e00, LM_CLASS_LETTER | LM_CLASS_UPPER | LM_CLASS_LOWER},  /* Lo */
+      {0x9fff, LM_CLASS_LETTER | LM_CLASS_UPPER | LM_CLASS_LOWER},  /* Lo */
+      {0xac00, LM_CLASS_LETTER | LM_CLASS_UPPER | LM_CLASS_LOWER},  /* Lo */
+      {0xd7a3, LM_CLASS_LETTER | LM_CLASS_UPPER | LM_CLASS_LOWER},  /* Lo */
+      {0xd7a4, 0},                                                  /* not assigned */
+      {0x323af, LM_CLASS_LETTER | LM_CLASS_UPPER | LM_CLASS_LOWER}, /* Lo, the last letter of Unicode 15.0 */
+      {0x323b0, 0},                                                 /* not assigned */
+      {0x1c5, LM_CLASS_LETTER | LM_CLASS_UPPER},                    /* Lt */
+      {0x2b0, LM_CLASS_LETTER | LM_CLASS_UPPER | LM_CLASS_LOWER},   /* Lm */
+      {0x301, LM_CLASS_UPPER | LM_CLASS_LOWER},                     /* Mn */
+      {0x2160, LM_CLASS_NUMBER},                                    /* Nl */
+      {0xbd, LM_CLASS_NUMBER},                                      /* No */
+      {0x85, LM_CLASS_SPACE},
+      {0x2028, LM_CLASS_SPACE},
+      {0x3000, LM_CLASS_SPACE},
+      {0x180e, 0},
+      {0x1c, 0},
+      {0xfeff, 0},
+      {0x10ffff, 0},
+      {'\r', LM_CLASS_SPACE | LM_CLASS_NEWLINE},
+      {'\v', LM_CLASS_SPACE},
+      {'z', LM_CLASS_LETTER | LM_CLASS_LOWER},
+  };
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+    tap_ok(lm_unicode_class(known[i].c) == known[i].class, "the classes of U+%04X", known[i].c);
+}
+
 static void test_names(void)
 {
   bool same = true;
@@ -123,6 +159,7 @@ int main(int argc, char **argv)
   test_cl100k();
   test_o200k();
   test_bytes();
+  test_classes();
   test_names();
   return tap_end();
 }

@@ -1,0 +1,234 @@
+/* src/text/encode_merge.c - the bytes of one piece -> tokens, by the rank of merges: short pieces and gigantic ones. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "text/encode_merge.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Up to this many tokens, looking at all of them for the lowest rank is faster than keeping lists. */
+enum { SCAN_MAX = 96 };
+
+void lm_merger_free(lm_merger *m)
+{
+  free(m->ids);
+  free(m->queue.lists);
+  free(m->queue.entries);
+  free(m->queue.ranks.items);
+  free(m->sweep);
+  free(m->urgent.items);
+}
+
+/* Scratch for a piece of n tokens: five arrays in one block. */
+static lm_status reserve(lm_merger *m, size_t n, lm_error *err)
+{
+  if (n <= m->capacity) return LM_OK;
+  size_t capacity = n + n / 2 + SCAN_MAX;
+  free(m->ids);
+  m->capacity = 0;
+  LM_TRY(lm_alloc(&m->ids, 5 * capacity, sizeof *m->ids, "a piece of text", err));
+  m->capacity = capacity;
+  m->ranks = m->ids + capacity;
+  m->merged = m->ranks + capacity;
+  m->next = m->merged + capacity;
+  m->previous = m->next + capacity;
+  return LM_OK;
+}
+
+/* Look up the merge of the token at i with the one at j. */
+static inline void look_up(lm_merger *m, size_t i, size_t j)
+{
+  const lm_pair *p = lm_vocab_pair(m->v, m->ids[i], m->ids[j]);
+  m->ranks[i] = p != NULL ? p->rank : LM_NO_ID;
+  m->merged[i] = p != NULL ? p->id : LM_NO_ID;
+}
+
+/* ---- short pieces ---- */
+
+/* Find the lowest rank, merge, close the gap, again. @return tokens left in m->ids */
+static size_t merge_short(lm_merger *m, size_t n)
+{
+  for (size_t i = 0; i + 1 < n; i++) look_up(m, i, i + 1);
+  m->ranks[n - 1] = LM_NO_ID;
+  for (;;) {
+    size_t best = 0;
+    for (size_t i = 1; i + 1 < n; i++)
+      if (m->ranks[i] < m->ranks[best]) best = i;
+    if (m->ranks[best] == LM_NO_ID) return n;
+    m->ids[best] = m->merged[best];
+    size_t behind = n - best - 2;
+    memmove(m->ids + best + 1, m->ids + best + 2, behind * sizeof *m->ids);
+    memmove(m->ranks + best + 1, m->ranks + best + 2, behind * sizeof *m->ranks);
+    memmove(m->merged + best + 1, m->merged + best + 2, behind * sizeof *m->merged);
+    n--;
+    if (best + 1 < n)
+      look_up(m, best, best + 1);
+    else
+      m->ranks[best] = LM_NO_ID;
+    if (best > 0) look_up(m, best - 1, best);
+  }
+}
+
+/* ---- a binary heap ---- */
+
+static lm_status push(lm_heap *h, uint64_t item, lm_error *err)
+{
+  LM_TRY(lm_grow(&h->items, &h->capacity, h->size + 1, sizeof *h->items, err));
+  size_t i = h->size++;
+  for (; i > 0 && item < h->items[(i - 1) / 2]; i = (i - 1) / 2) h->items[i] = h->items[(i - 1) / 2];
+  h->items[i] = item;
+  return LM_OK;
+}
+
+static uint64_t pop(lm_heap *h)
+{
+  uint64_t top = h->items[0], item = h->items[--h->size];
+  size_t i = 0;
+  for (size_t child; (child = 2 * i + 1) < h->size; i = child) {
+    child += child + 1 < h->size && h->items[child + 1] < h->items[child];
+    if (item <= h->items[child]) break;
+    h->items[i] = h->items[child];
+  }
+  h->items[i] = item;
+  return top;
+}
+
+/* ---- long pieces ----
+ * All places of the lowest rank are merged in one sweep from left to right. What a merge makes possible has a higher
+ * rank, as a rule, and waits in the list of its rank; otherwise it is urgent, and goes before the rest of the sweep
+ * where its rank and place say so. So the order is exact, and memory is walked, not jumped through. */
+
+static lm_status enqueue(lm_merger *m, size_t place, lm_error *err)
+{
+  lm_queue *q = &m->queue;
+  uint32_t rank = m->ranks[place], entry = (uint32_t)q->n_entries + 1;
+  LM_TRY(lm_grow(&q->entries, &q->capacity, q->n_entries + 1, sizeof *q->entries, err));
+  q->entries[q->n_entries].place = (uint32_t)place;
+  q->entries[q->n_entries++].next = 0;
+  if (q->lists[rank].first == 0) {
+    q->lists[rank].first = entry;
+    LM_TRY(push(&q->ranks, rank, err));
+  } else {
+    q->entries[q->lists[rank].last - 1].next = entry;
+  }
+  q->lists[rank].last = entry;
+  return LM_OK;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* Move the list of a rank into m->sweep, from left to right. */
+static lm_status dequeue(lm_merger *m, uint32_t rank, lm_error *err)
+{
+  lm_queue *q = &m->queue;
+  bool ordered = true;
+  m->n_sweep = 0;
+  for (uint32_t entry = q->lists[rank].first; entry != 0; entry = q->entries[entry - 1].next) {
+    LM_TRY(lm_grow(&m->sweep, &m->sweep_capacity, m->n_sweep + 1, sizeof *m->sweep, err));
+    uint32_t place = q->entries[entry - 1].place;
+    ordered &= m->n_sweep == 0 || m->sweep[m->n_sweep - 1] <= place;
+    m->sweep[m->n_sweep++] = place;
+  }
+  q->lists[rank].first = 0;
+  if (!ordered) qsort(m->sweep, m->n_sweep, sizeof *m->sweep, compare_places);
+  return LM_OK;
+}
+
+/* Note the merge that has become possible at a place, while `rank` is at hand. */
+static lm_status note(lm_merger *m, size_t place, uint32_t rank, lm_error *err)
+{
+  if (m->ranks[place] == LM_NO_ID) return LM_OK;
+  if (m->ranks[place] > rank) return enqueue(m, place, err);
+  return push(&m->urgent, (uint64_t)m->ranks[place] << 32 | place, err);
+}
+
+/* Merge the token at i with the next one, if their rank is still the one that was noted. */
+static lm_status merge_at(lm_merger *m, size_t i, uint32_t noted, uint32_t at_hand, size_t end, lm_error *err)
+{
+  if (m->ranks[i] != noted) return LM_OK;
+  size_t gone = m->next[i], after = m->next[gone];
+  m->ids[i] = m->merged[i];
+  m->ranks[i] = m->ranks[gone] = LM_NO_ID;
+  m->next[i] = (uint32_t)after;
+  if (i > 0) {
+    look_up(m, m->previous[i], i);
+    LM_TRY(note(m, m->previous[i], at_hand, err));
+  }
+  if (after < end) {
+    m->previous[after] = (uint32_t)i;
+    look_up(m, i, after);
+    LM_TRY(note(m, i, at_hand, err));
+  }
+  return LM_OK;
+}
+
+static lm_status sweep(lm_merger *m, uint32_t rank, size_t end, lm_error *err)
+{
+  for (size_t k = 0; k < m->n_sweep || m->urgent.size > 0;) {
+    uint64_t item = k < m->n_sweep ? (uint64_t)rank << 32 | m->sweep[k] : UINT64_MAX;
+    if (m->urgent.size > 0 && m->urgent.items[0] < item)
+      item = pop(&m->urgent);
+    else
+      k++;
+    LM_TRY(merge_at(m, (uint32_t)item, (uint32_t)(item >> 32), rank, end, err));
+  }
+  return LM_OK;
+}
+
+/* An earlier piece may have ended in an error, so that its lists are still there. */
+static lm_status clear_queue(lm_merger *m, lm_error *err)
+{
+  lm_queue *q = &m->queue;
+  size_t ranks = m->v->by_rank ? m->v->size : m->v->n_merges;
+  if (q->lists == NULL) LM_TRY(lm_alloc(&q->lists, ranks, sizeof *q->lists, "the ranks of a vocabulary", err));
+  while (q->ranks.size > 0) q->lists[pop(&q->ranks)].first = 0;
+  q->n_entries = m->urgent.size = 0;
+  return LM_OK;
+}
+
+/* @param[in,out] n  tokens in m->ids, then tokens left */
+static lm_status merge_long(lm_merger *m, size_t *n, lm_error *err)
+{
+  size_t end = *n, left = 0;
+  LM_TRY(clear_queue(m, err));
+  for (size_t i = 0; i < end; i++) {
+    m->next[i] = (uint32_t)(i + 1);
+    m->previous[i] = (uint32_t)(i - 1);
+    m->ranks[i] = LM_NO_ID;
+    if (i + 1 < end) look_up(m, i, i + 1);
+    if (m->ranks[i] != LM_NO_ID) LM_TRY(enqueue(m, i, err));
+  }
+  while (m->queue.ranks.size > 0) {
+    uint32_t rank = (uint32_t)pop(&m->queue.ranks);
+    LM_TRY(dequeue(m, rank, err));
+    LM_TRY(sweep(m, rank, end, err));
+  }
+  for (size_t i = 0; i < end; i = m->next[i]) m->ids[left++] = m->ids[i];
+  *n = left;
+  return LM_OK;
+}
+
+lm_status lm_merge_piece(lm_merger *m, const char *piece, size_t n, lm_ids *out, lm_error *err)
+{
+  enum { PIECE_MAX = INT32_MAX / 2 }; /* so that places and entries of lists fit in 32 bits */
+  if (n > PIECE_MAX)
+    return lm_fail(err, LM_EINVAL, "a piece of %zu bytes that no pattern splits; at most %d are supported", n,
+                   PIECE_MAX);
+  LM_TRY(reserve(m, n, err));
+  for (size_t i = 0; i < n; i++) {
+    m->ids[i] = m->v->of_byte[(uint8_t)piece[i]];
+    if (m->ids[i] == LM_NO_ID)
+      return lm_fail(err, LM_EINVAL, "byte 0x%02x has no token in the vocabulary", (uint8_t)piece[i]);
+  }
+  if (n <= SCAN_MAX)
+    n = merge_short(m, n);
+  else
+    LM_TRY(merge_long(m, &n, err));
+  LM_TRY(lm_grow(&out->data, &out->capacity, out->size + n, sizeof *out->data, err));
+  memcpy(out->data + out->size, m->ids, n * sizeof *m->ids);
+  out->size += n;
+  return LM_OK;
+}

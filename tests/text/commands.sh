@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# tests/text/commands.sh - mpilm encode, decode, vocab info, vocab export: what goes in, comes out, and is refused.
+# shellcheck source=tests/tap.sh
+. "$srcdir/tests/tap.sh"
+work=$(mktemp -d) || exit 99
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 99
+
+# ---- encode ----
+tap_is "$(printf 'Hi\0!' | "$MPILM" encode --vocab bytes)" "72 105 0 33" "all of the input is one document"
+tap_is "$(printf '' | "$MPILM" encode --vocab bytes)" "" "no text, no ids"
+tap_is "$(printf '{"text":"a\\u00e9"}\n\n{"x":1,"text":""}\n{"text":"b"}' | "$MPILM" encode --vocab bytes --jsonl)" \
+  $'97 195 169\n\n98' "one line a document, an empty one too"
+tap_is "$(echo '{"body":"a"}' | "$MPILM" encode --vocab bytes --jsonl --text-key body)" 97 "another key"
+tap_is "$(printf 'a<|endoftext|>b' | "$MPILM" encode --vocab bytes --specials)" "97 256 98" "special tokens on request"
+tap_is "$(printf '<|end' | "$MPILM" encode --vocab bytes --specials)" "60 124 101 110 100" "half of one is text"
+printf '{"text":"a"}\n{"txt":"b"}\n' >bad.jsonl
+tap_exit 2 "a line without the key" -- sh -c '"$MPILM" encode --vocab bytes --jsonl <bad.jsonl'
+tap_like "$tap_err" "line 2.*text" "is named"
+tap_exit 2 "a vocabulary is needed" -- "$MPILM" encode
+tap_exit 2 "and must be there" -- "$MPILM" encode --vocab nowhere.json
+tap_like "$tap_err" "nowhere.json" "else it is named"
+
+# ---- decode ----
+tap_is "$(echo 72 105 | "$MPILM" decode --vocab bytes)" Hi "ids become bytes"
+tap_is "$(printf ' 72\n\n\t105\r\n256' | "$MPILM" decode --vocab bytes)" 'Hi<|endoftext|>' "any white space between ids"
+head -c 10000 /dev/urandom >noise
+"$MPILM" encode --vocab bytes <noise | "$MPILM" decode --vocab bytes | cmp -s - noise
+tap_ok $? "random bytes come back"
+tap_exit 2 "an id too large" -- sh -c 'printf "1 2\n3 257\n" | "$MPILM" decode --vocab bytes'
+tap_like "$tap_err" "line 2: id 257 .*\[0, 257\)" "is named with its line"
+tap_exit 2 "no id at all" -- sh -c 'printf "1 2\n3 x7\n" | "$MPILM" decode --vocab bytes'
+tap_like "$tap_err" "line 2: 'x7'" "is named with its line"
+tap_exit 2 "an id far too large" -- sh -c 'echo 18446744073709551617 | "$MPILM" decode --vocab bytes'
+tap_exit 2 "a negative id" -- sh -c 'echo -1 | "$MPILM" decode --vocab bytes'
+
+# ---- vocab ----
+tap_exit 0 "info" -- "$MPILM" vocab info bytes
+tap_like "$tap_out" "size +257" "the size"
+tap_like "$tap_out" "256 <.endoftext.>" "and special tokens"
+tap_exit 0 "info as JSON" -- "$MPILM" vocab info bytes --json
+tap_like "$tap_out" '"fingerprint": "[0-9a-f]{16}"' "with a fingerprint"
+printf '#version: 0.2\n\304\240 t\nh e\n\304\240t he\n' >vocab.bpe
+tap_exit 0 "export" -- "$MPILM" vocab export vocab.bpe --out saved.json
+tap_is "$("$MPILM" vocab info saved.json)" "$("$MPILM" vocab info vocab.bpe)" "what is exported is the same vocabulary"
+tap_is "$(printf 'oh the hen' | "$MPILM" encode --vocab saved.json)" \
+  "$(printf 'oh the hen' | "$MPILM" encode --vocab vocab.bpe)" "with the same ids"
+tap_is "$(printf 'oh the hen' | "$MPILM" encode --vocab vocab.bpe | "$MPILM" decode --vocab saved.json)" 'oh the hen' \
+  "and bytes"
+tap_exit 2 "export needs a file to write" -- "$MPILM" vocab export vocab.bpe
+tap_exit 2 "an unknown action" -- "$MPILM" vocab inof bytes
+tap_like "$tap_err" "inof.*did you mean 'info'" "and the nearest one"
+tap_exit 2 "one vocabulary at a time" -- "$MPILM" vocab info bytes bytes
+ranks 2 "$MPILM" vocab info bytes --json >two.json 2>two.err
+tap_ok $? "on two ranks"
+tap_is "$(grep -c fingerprint two.json)" 1 "one report"
+ranks 2 "$MPILM" vocab info nowhere.json >two.out 2>two.err
+tap_is $? 2 "on two ranks a failure ends both"
+tap_is "$(grep -c nowhere.json two.err)" 1 "and is said once"
+tap_end

@@ -1,0 +1,402 @@
+/* tests/text/test_vocab.c - vocabularies made by the test: loading, refusing, saving, encoding, decoding. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/tap.h"
+#include "tests/text/vocab_files.h"
+#include "text/split.h"
+#include "text/vocab.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_NAME "test_vocab_file.tmp"
+
+static bool same_ids(const lm_vocab *v, const char *text, const char *want)
+{
+  const char *got = ids_of(v, text, strlen(text), false);
+  if (strcmp(got, want) != 0) fprintf(stderr, "# '%s': got %s, want %s\n", text, got, want);
+  return strcmp(got, want) == 0;
+}
+
+/* ---- bytes ---- */
+
+static void test_bytes(void)
+{
+  lm_vocab *v;
+  lm_error err = {0};
+  tap_ok(lm_vocab_load(&v, "bytes", LM_PATTERN_GPT2, &err) == LM_OK, "the vocabulary of bytes loads");
+  tap_ok(lm_vocab_size(v) == 257 && lm_vocab_end_of_text(v) == 256, "256 bytes and the end of text");
+  tap_ok(strcmp(ids_of(v, "a\0\xff", 3, false), "97 0 255") == 0, "an id is its byte");
+  char text[3000];
+  uint32_t state = 7;
+  bool all = true;
+  lm_encoder *e;
+  tap_ok(lm_encoder_new(&e, v, &err) == LM_OK, "an encoder");
+  for (int round = 0; round < 200; round++) {
+    lm_ids ids = {0};
+    size_t n = draw(&state, sizeof text);
+    for (size_t i = 0; i < n; i++) text[i] = (char)draw(&state, 256);
+    all &= lm_encode(e, text, n, false, &ids, &err) == LM_OK && ids.size == n && decodes_to(v, &ids, text, n);
+    lm_ids_free(&ids);
+  }
+  tap_ok(all, "random bytes come back");
+  lm_encoder_free(e);
+  lm_vocab_free(v);
+}
+
+/* ---- tokenizer.json ---- */
+
+/* `%s` are: added tokens, pre-tokenizer, more members of the model, merges, and more members of the root. */
+static const char json_form[] =
+    "{\"version\":\"1.0\",\"added_tokens\":[%s],\"normalizer\":null,\"pre_tokenizer\":%s,\"model\":{%s"
+    "\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"\xc4\xa0\":3,\"ab\":4,\"abc\":5,\"\xc4\xa0"
+    "ab\":6,\"<|endoftext|>\":7},\"merges\":[%s]}%s}";
+static const char byte_level[] = "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}";
+static const char end_token[] = "{\"id\":7,\"content\":\"<|endoftext|>\",\"special\":true}";
+static const char as_text[] = "\"a b\",\"ab c\",\"\xc4\xa0 ab\"";
+static const char as_pairs[] = "[\"a\",\"b\"],[\"ab\",\"c\"],[\"\xc4\xa0\",\"ab\"]";
+
+static lm_status load_json(lm_vocab **v, const char *added, const char *pre, const char *model, const char *merges,
+                           const char *more, lm_error *err)
+{
+  char text[4096];
+  int n = snprintf(text, sizeof text, json_form, added, pre, model, merges, more);
+  write_file(FILE_NAME, text, (size_t)n);
+  lm_status s = lm_vocab_load(v, FILE_NAME, LM_PATTERN_GPT2, err);
+  remove_file(FILE_NAME);
+  return s;
+}
+
+static void test_json(void)
+{
+  lm_vocab *text, *pairs;
+  lm_error err = {0};
+  tap_ok(load_json(&text, end_token, byte_level, "", as_text, "", &err) == LM_OK, "merges as text load: %s", err.text);
+  tap_ok(load_json(&pairs, end_token, byte_level, "", as_pairs, "", &err) == LM_OK, "merges as pairs: %s", err.text);
+  tap_ok(lm_vocab_size(text) == 8 && lm_vocab_end_of_text(text) == 7, "size and end of text");
+  /* " abc": by rank, "ab" is made first, then "abc", so that " ab" cannot be. */
+  tap_ok(same_ids(text, "abc abc ab", "5 3 5 6"), "the lowest rank goes first");
+  tap_ok(same_ids(pairs, "abc abc ab", "5 3 5 6"), "and the same from pairs");
+  tap_ok(lm_vocab_fingerprint(text) == lm_vocab_fingerprint(pairs), "both have the same fingerprint");
+  tap_ok(strcmp(ids_of(text, "ab<|endoftext|>c", 16, true), "4 7 2") == 0, "special tokens where asked for");
+  tap_ok(strncmp(ids_of(text, "ab<", 3, false), "error: byte 0x3c", 16) == 0, "a byte without token is named");
+  size_t n;
+  const char *bytes = lm_vocab_bytes(text, 6, &n);
+  tap_ok(n == 3 && memcmp(bytes, " ab", 3) == 0, "the byte alphabet is undone");
+  lm_vocab_free(text);
+  lm_vocab_free(pairs);
+
+  /* The same merges in another order give other ids: then the fingerprint differs, though the tokens are the same. */
+  tap_ok(load_json(&text, end_token, byte_level, "", as_text, "", &err) == LM_OK &&
+             load_json(&pairs, end_token, byte_level, "", "\"a b\",\"\xc4\xa0 ab\",\"ab c\"", "", &err) == LM_OK,
+         "another order of merges loads");
+  tap_ok(same_ids(pairs, "abc abc", "5 6 2"), "and merges in that order");
+  tap_ok(lm_vocab_fingerprint(text) != lm_vocab_fingerprint(pairs), "and has another fingerprint");
+  lm_vocab_free(text);
+  lm_vocab_free(pairs);
+}
+
+static void test_whole_first(void)
+{
+  lm_vocab *merge, *whole;
+  lm_error err = {0};
+  static const char merges[] = "\"a b\",\"\xc4\xa0 ab\"", three[] = "\"a b\",\"b c\",\"ab c\",\"\xc4\xa0 ab\"";
+  tap_ok(load_json(&merge, end_token, byte_level, "", merges, "", &err) == LM_OK &&
+             load_json(&whole, end_token, byte_level, "\"ignore_merges\":true,", merges, "", &err) == LM_OK,
+         "with and without ignore_merges");
+  tap_ok(same_ids(merge, "abc", "4 2"), "without it, a token that no merge makes is never reached");
+  tap_ok(same_ids(whole, "abc", "5"), "with it, a piece that is a token is that token");
+  tap_ok(same_ids(whole, " abc", "6 2"), "other pieces are merged");
+  lm_vocab_free(merge);
+  lm_vocab_free(whole);
+  tap_ok(load_json(&merge, end_token, byte_level, "", three, "", &err) == LM_EINVAL &&
+             strstr(err.text, "model.merges[1]") != NULL,
+         "a merge into a token that does not exist is named: %s", err.text);
+}
+
+static void test_added(void)
+{
+  lm_vocab *v;
+  lm_error err = {0};
+  static const char added[] = "{\"id\":7,\"content\":\"<|endoftext|>\",\"special\":true},"
+                              "{\"id\":8,\"content\":\"cab\",\"special\":false},"
+                              "{\"id\":9,\"content\":\"cabba\",\"special\":true}";
+  tap_ok(load_json(&v, added, byte_level, "", as_text, "", &err) == LM_OK, "added tokens load: %s", err.text);
+  tap_ok(same_ids(v, "acabba", "0 8 1 0"), "what is not special is found in every text");
+  tap_ok(strcmp(ids_of(v, "acabba", 6, true), "0 9") == 0, "of two the longer one is taken");
+  tap_ok(strcmp(ids_of(v, "<|endoftext|><|endoftext|>ab", 28, true), "7 7 4") == 0, "one behind the other");
+  lm_vocab_free(v);
+}
+
+static void test_split_in_json(void)
+{
+  lm_vocab *v;
+  lm_error err = {0};
+  char pre[1024], again[1024];
+  static const char split[] = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"
+                              "\"%s\"},\"behavior\":\"Isolated\",\"invert\":false},{\"type\":\"ByteLevel\","
+                              "\"add_prefix_space\":false,\"use_regex\":false}]}";
+  static const char *const escaped[] = {
+      "'s|'t|'re|'ve|'m|'ll|'d| ?\\\\p{L}+| ?\\\\p{N}+| ?[^\\\\s\\\\p{L}\\\\p{N}]+|\\\\s+(?!\\\\S)|\\\\s+",
+      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}| ?[^\\\\s\\\\p{L}\\\\p{N}]+"
+      "[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"};
+  for (int i = 0; i < 2; i++) {
+    snprintf(pre, sizeof pre, split, escaped[i]);
+    tap_ok(load_json(&v, end_token, pre, "", as_text, "", &err) == LM_OK, "a split pattern is known: %s", err.text);
+    tap_ok(lm_vocab_pattern(v) == (i == 0 ? LM_PATTERN_GPT2 : LM_PATTERN_LLAMA3), "and told");
+    lm_vocab_free(v);
+  }
+  snprintf(again, sizeof again, split, "\\\\w+");
+  tap_ok(load_json(&v, end_token, again, "", as_text, "", &err) == LM_EINVAL && strstr(err.text, "\\w+") != NULL,
+         "an unknown one is refused with its words: %s", err.text);
+}
+
+/* What cannot be honoured, and the word that the message must have. */
+static void test_refused(void)
+{
+  static const struct {
+    const char *added, *pre, *model, *merges, *more, *word;
+  } rows[] = {
+      {end_token, byte_level, "", as_text, ",\"normalizer\":{\"type\":\"NFC\"}", "duplicate"},
+      {end_token, "null", "", as_text, "", "pre_tokenizer"},
+      {end_token, "{\"type\":\"Whitespace\"}", "", as_text, "", "Whitespace"},
+      {end_token, "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}", "", as_text, "", "add_prefix_space"},
+      {end_token, "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}", "", as_text, "",
+       "use_regex"},
+      {end_token, byte_level, "\"type\":\"WordPiece\",", as_text, "", "WordPiece"},
+      {end_token, byte_level, "\"dropout\":0.1,", as_text, "", "dropout"},
+      {end_token, byte_level, "\"byte_fallback\":true,", as_text, "", "byte_fallback"},
+      {end_token, byte_level, "\"end_of_word_suffix\":\"</w>\",", as_text, "", "end_of_word_suffix"},
+      {end_token, byte_level, "", "", "", "model.merges is empty"},
+      {end_token, byte_level, "", "\"ab\"", "", "model.merges[0]"},
+      {end_token, byte_level, "", "\"a b\",7", "", "model.merges[1]"},
+      {end_token, byte_level, "", as_text, ",\"decoder\":{\"type\":\"WordPiece\"}", "decoder"},
+      {end_token, byte_level, "", as_text, ",\"truncation\":{\"max_length\":5}", "truncation"},
+      {end_token, byte_level, "", as_text, ",\"post_processor\":{\"type\":\"BertProcessing\"}", "BertProcessing"},
+      {"{\"id\":7,\"content\":\"<|endoftext|>\",\"lstrip\":true}", byte_level, "", as_text, "", "lstrip"},
+      {"{\"id\":6,\"content\":\"<|endoftext|>\"}", byte_level, "", as_text, "", "in model.vocab"},
+      {"{\"id\":5,\"content\":\"x\"}", byte_level, "", as_text, "", "id 5 is given to two tokens"},
+      {"{\"id\":-1,\"content\":\"x\"}", byte_level, "", as_text, "", "has no id in"},
+      {"{\"id\":4000000000,\"content\":\"x\"}", byte_level, "", as_text, "", "has no id in"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    lm_error err = {0};
+    lm_vocab *v;
+    lm_status s = load_json(&v, rows[i].added, rows[i].pre, rows[i].model, rows[i].merges, rows[i].more, &err);
+    tap_ok(s == LM_EINVAL && v == NULL && strstr(err.text, rows[i].word) != NULL && strstr(err.text, FILE_NAME) != NULL,
+           "refused for '%s': %s", rows[i].word, err.text);
+    lm_vocab_free(v);
+  }
+}
+
+static void test_refused_files(void)
+{
+  static const struct {
+    const char *text, *word;
+  } rows[] = {
+      {"", "is empty"},
+      {"{\"model\":", ":1: is no JSON"},
+      {"{}", "no model"},
+      {"{\"normalizer\":{\"type\":\"NFC\"}}", "a normalizer of type 'NFC'"},
+      {"IQ== 0\nIg== x\n", ":2"},
+      {"IQ== 0\nIg== 0\n", ":2"},
+      {"IQ== 0\nI*== 1\n", ":2"},
+      {"IQ== 0\nIg==\n", ":2"},
+      {"IQ== 0\nIQ== 1\n", "the same bytes"},
+      {"IQ== 0\nIg== 99999999\n", ":2: id 99999999 is too large"},
+      {"#version: 0.2\na b\nabc\n", ":3"},
+      {"#version: 0.2\na b\nx yz\n", ":3"},
+      {"#version: 0.2\na b\na b\n", "the same bytes"},
+      {"hello world, this is text\n", ":1"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    lm_error err = {0};
+    lm_vocab *v;
+    write_file(FILE_NAME, rows[i].text, strlen(rows[i].text));
+    lm_status s = lm_vocab_load(&v, FILE_NAME, LM_PATTERN_GPT2, &err);
+    tap_ok(s == LM_EINVAL && v == NULL && strstr(err.text, rows[i].word) != NULL, "refused: %s", err.text);
+    lm_vocab_free(v);
+  }
+  lm_error err = {0};
+  lm_vocab *v;
+  remove_file(FILE_NAME);
+  tap_ok(lm_vocab_load(&v, FILE_NAME, LM_PATTERN_GPT2, &err) == LM_EINVAL, "a file that is not there: %s", err.text);
+}
+
+/* ---- rank files and vocab.bpe ---- */
+
+static void test_ranks(void)
+{
+  /* ! " # !" "# !"# and ""# : any two tokens whose joined bytes are a token merge, the lowest rank first. */
+  static const char ranks[] = "IQ== 0\nIg== 1\nIw== 2\nISI= 3\nIiM= 4\nISIj 5\r\nIiIj 6\n";
+  lm_vocab *v, *loaded;
+  lm_error err = {0};
+  write_file(FILE_NAME, ranks, sizeof ranks - 1);
+  tap_ok(lm_vocab_load(&v, FILE_NAME, LM_PATTERN_AUTO, &err) == LM_EINVAL && strstr(err.text, "--pattern") != NULL,
+         "an unknown set of ranks needs its pattern: %s", err.text);
+  tap_ok(lm_vocab_load(&v, FILE_NAME, LM_PATTERN_CL100K, &err) == LM_OK, "a rank file loads: %s", err.text);
+  tap_ok(lm_vocab_size(v) == 8 && lm_vocab_end_of_text(v) == 7, "the end of text follows the ranks");
+  tap_ok(same_ids(v, "!\"#", "5") && same_ids(v, "!\"##", "5 2"), "whole pieces, and merges");
+  tap_ok(same_ids(v, "\"\"##", "6 2"), "a pair that only its joined bytes make known");
+  tap_ok(same_ids(v, "##\"#\"", "2 2 4 1"), "left over bytes");
+  tap_ok(lm_vocab_save(v, FILE_NAME, &err) == LM_OK, "it is saved as tokenizer.json");
+  tap_ok(lm_vocab_load(&loaded, FILE_NAME, LM_PATTERN_GPT2, &err) == LM_OK, "which loads: %s", err.text);
+  tap_ok(lm_vocab_fingerprint(v) == lm_vocab_fingerprint(loaded), "with the same fingerprint");
+  tap_ok(lm_vocab_pattern(loaded) == LM_PATTERN_LLAMA3 || lm_vocab_pattern(loaded) == LM_PATTERN_CL100K,
+         "and the pattern of the same expression");
+  tap_ok(same_ids(loaded, "!\"##", "5 2") && same_ids(loaded, "\"\"##", "6 2"), "and the same ids");
+  remove_file(FILE_NAME);
+  lm_vocab_free(v);
+  lm_vocab_free(loaded);
+}
+
+static void test_bpe(void)
+{
+  static const char merges[] = "#version: 0.2\n\xc4\xa0 t\nh e\n\xc4\xa0t he\n";
+  lm_vocab *v;
+  lm_error err = {0};
+  write_file(FILE_NAME, merges, sizeof merges - 1);
+  tap_ok(lm_vocab_load(&v, FILE_NAME, LM_PATTERN_AUTO, &err) == LM_OK, "vocab.bpe loads: %s", err.text);
+  tap_ok(lm_vocab_size(v) == 260 && lm_vocab_end_of_text(v) == 259, "bytes, merges, end of text");
+  /* GPT-2: '!' is 0, a NUL is 188, a space is 220. */
+  tap_ok(strcmp(ids_of(v, "!\0 the he  ", 10, false), "0 188 258 220 257 220") == 0, "ids in GPT-2's order");
+  remove_file(FILE_NAME);
+  lm_vocab_free(v);
+}
+
+/* ---- merging, against its definition ---- */
+
+enum { N_MERGES = 150 };
+
+/* Merge the lowest pair, the leftmost of equals, until there is none: quadratic and plain. @return ids left */
+static size_t merge_plainly(const uint32_t merges[][2], uint32_t *ids, size_t n)
+{
+  for (;;) {
+    size_t best = N_MERGES, where = 0;
+    for (size_t i = 0; i + 1 < n; i++)
+      for (size_t m = 0; m < best; m++)
+        if (merges[m][0] == ids[i] && merges[m][1] == ids[i + 1]) best = m, where = i;
+    if (best == N_MERGES) return n;
+    ids[where] = (uint32_t)(256 + best);
+    for (size_t i = where + 1; i + 1 < n; i++) ids[i] = ids[i + 1];
+    n--;
+  }
+}
+
+/* Merges of random tokens over the letters a, b, c, no bytes twice. */
+static lm_vocab *random_vocab(uint32_t merges[N_MERGES][2], uint32_t *state)
+{
+  lm_vocab *v = NULL;
+  lm_error err = {0};
+  for (size_t n = 0; n < N_MERGES;) {
+    for (int k = 0; k < 2; k++) {
+      uint32_t pick = draw(state, (uint32_t)n + 3);
+      merges[n][k] = pick < 3 ? 'a' + pick : 256 + pick - 3;
+    }
+    lm_vocab_free(v);
+    n += lm_vocab_from_merges(&v, (const uint32_t(*)[2])merges, n + 1, LM_PATTERN_GPT2, &err) == LM_OK;
+  }
+  return v;
+}
+
+static void test_merging(void)
+{
+  static uint32_t merges[N_MERGES][2], plain[1200];
+  char text[1200];
+  uint32_t state = 5;
+  lm_error err = {0};
+  lm_vocab *v = random_vocab(merges, &state), *again;
+  lm_encoder *e;
+  lm_ids ids = {0};
+  bool same = true, back = true;
+  tap_ok(v != NULL && lm_vocab_size(v) == 256 + N_MERGES + 1, "a vocabulary of random merges");
+  tap_ok(lm_encoder_new(&e, v, &err) == LM_OK, "its encoder");
+  for (int round = 0; round < 300; round++) {
+    size_t n = 1 + draw(&state, round % 2 == 0 ? 40 : 1199); /* below and above where the heap takes over */
+    for (size_t i = 0; i < n; i++) plain[i] = (uint8_t)(text[i] = (char)('a' + draw(&state, 3)));
+    size_t left = merge_plainly((const uint32_t(*)[2])merges, plain, n);
+    for (int twice = 0; twice < 2; twice++) { /* the second time from the cache */
+      ids.size = 0;
+      same &= lm_encode(e, text, n, false, &ids, &err) == LM_OK && ids.size == left &&
+              memcmp(ids.data, plain, left * sizeof *plain) == 0;
+      back &= decodes_to(v, &ids, text, n);
+    }
+  }
+  tap_ok(same, "random words: the ids of the definition");
+  tap_ok(back, "and they decode to the text");
+  tap_ok(lm_vocab_save(v, FILE_NAME, &err) == LM_OK &&
+             lm_vocab_load(&again, FILE_NAME, LM_PATTERN_O200K, &err) == LM_OK,
+         "saved and loaded: %s", err.text);
+  tap_ok(lm_vocab_fingerprint(v) == lm_vocab_fingerprint(again) && lm_vocab_size(v) == lm_vocab_size(again) &&
+             lm_vocab_end_of_text(v) == lm_vocab_end_of_text(again) && lm_vocab_pattern(again) == LM_PATTERN_GPT2,
+         "the same vocabulary");
+  tap_ok(same_ids(again, "abcabcabba", ids_of(v, "abcabcabba", 10, false)), "the same ids");
+  remove_file(FILE_NAME);
+  lm_ids_free(&ids);
+  lm_encoder_free(e);
+  lm_vocab_free(v);
+  lm_vocab_free(again);
+}
+
+/* Every piece of text, whatever its neighbours and wherever its buffer ends, has the ids of the plain definition. */
+static void test_random_text(void)
+{
+  static uint32_t merges[N_MERGES][2];
+  static const char *const bits[] = {
+      "a",  "b",    "ab",       "cab",          " ",        "  ", "\n", "'s", "'LL",  "12",
+      "a1", "\xff", "\xc3\xa9", "\xe6\x97\xa5", "\xcc\x81", "C",  "!?", "\t", "\r\n", "abcabcabcabcabcabcabc"};
+  uint32_t state = 11;
+  lm_error err = {0};
+  lm_vocab *v = random_vocab(merges, &state);
+  lm_encoder *e;
+  bool back = true, same = true;
+  tap_ok(lm_encoder_new(&e, v, &err) == LM_OK, "an encoder");
+  for (int round = 0; round < 2000; round++) {
+    char text[512];
+    size_t n = 0;
+    for (uint32_t k = draw(&state, 24); k > 0; k--) {
+      const char *bit = bits[draw(&state, sizeof bits / sizeof bits[0])];
+      memcpy(text + n, bit, strlen(bit));
+      n += strlen(bit);
+    }
+    lm_ids ids = {0};
+    char *exact = malloc(n + 1); /* so that a sanitizer sees a read behind the end */
+    memcpy(exact, text, n);
+    exact = realloc(exact, n > 0 ? n : 1);
+    back &= lm_encode(e, exact, n, false, &ids, &err) == LM_OK && decodes_to(v, &ids, text, n);
+    size_t at = 0;
+    for (size_t i = 0, length; i < n; i += length) {
+      uint32_t plain[512];
+      length = lm_split_next(LM_PATTERN_GPT2, text + i, n - i);
+      for (size_t k = 0; k < length; k++) plain[k] = (uint8_t)text[i + k];
+      size_t left = merge_plainly((const uint32_t(*)[2])merges, plain, length);
+      same &= at + left <= ids.size && memcmp(ids.data + at, plain, left * sizeof *plain) == 0;
+      at += left;
+    }
+    same &= at == ids.size;
+    free(exact);
+    lm_ids_free(&ids);
+  }
+  tap_ok(back, "random text comes back");
+  tap_ok(same, "piece by piece it has the ids of the definition");
+  lm_encoder_free(e);
+  lm_vocab_free(v);
+}
+
+int main(int argc, char **argv)
+{
+  lm_comm comm;
+  tap_begin(&comm, argc, argv);
+  test_bytes();
+  test_json();
+  test_whole_first();
+  test_added();
+  test_split_in_json();
+  test_refused();
+  test_refused_files();
+  test_ranks();
+  test_bpe();
+  test_merging();
+  test_random_text();
+  return tap_end();
+}
