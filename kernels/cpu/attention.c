@@ -43,31 +43,40 @@ typedef struct operands {
 /* ROWS x VECTORS numbers of c stay in registers: 4 x 4 vectors of the 32 registers of AVX-512, 4 x 2 of 16. */
 enum { ROWS = 4, WIDTH = LM_LANES == 16 ? 4 : 2 };
 
+/* An array stays in registers only where no index is left to the loop. */
+#if defined __clang__
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 4")
+#endif
+
 LM_INLINE void block(const operands *o, size_t i, size_t j, int rows, int width)
 {
   const float *a = o->a + i * o->a_row, *b = o->b + j;
   float *c = o->c + i * o->ldc + j;
   vec sum[ROWS][WIDTH];
 
-#pragma GCC unroll 4
-  for (int r = 0; r < rows; r++)
-#pragma GCC unroll 4
+  UNROLL
+  for (int r = 0; r < rows; r++) {
+    UNROLL
     for (int w = 0; w < width; w++) sum[r][w] = o->add ? vec_load(c + (size_t)r * o->ldc + w * LM_LANES) : vec_of(0);
+  }
   for (size_t k = 0; k < o->depth; k++, a += o->a_col, b += o->ldb) {
     vec v[WIDTH];
-#pragma GCC unroll 4
+    UNROLL
     for (int w = 0; w < width; w++) v[w] = vec_load(b + w * LM_LANES);
-#pragma GCC unroll 4
+    UNROLL
     for (int r = 0; r < rows; r++) {
       vec x = vec_of(a[(size_t)r * o->a_row]);
-#pragma GCC unroll 4
+      UNROLL
       for (int w = 0; w < width; w++) sum[r][w] += x * v[w];
     }
   }
-#pragma GCC unroll 4
-  for (int r = 0; r < rows; r++)
-#pragma GCC unroll 4
+  UNROLL
+  for (int r = 0; r < rows; r++) {
+    UNROLL
     for (int w = 0; w < width; w++) vec_store(c + (size_t)r * o->ldc + w * LM_LANES, sum[r][w]);
+  }
 }
 
 LM_INLINE void strip(const operands *o, size_t i, size_t n, int rows)

@@ -425,6 +425,8 @@ static void test_operations_of(lm_dtype t)
   attention(t, 2, 7, 3, 3, 5);
   attention(t, 1, 67, 4, 2, 16);
   attention(t, 2, 130, 2, 1, 64);
+  attention(t, 3, 64, 2, 2, 64);
+  attention(t, 1, 200, 4, 2, 80);
   cross_entropy(t, 1, 1, 1);
   cross_entropy(t, 5, 17, 32);
   cross_entropy(t, 9, 2050, 2176);
