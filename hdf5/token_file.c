@@ -87,6 +87,7 @@ static bool describe(hid_t file, const lm_token_info *info)
          put_u64(file, "vocab_size", info->vocab_size) && put_u64(file, "end_of_text", info->end_of_text) &&
          put_u64(file, "vocab_fingerprint", info->vocab_fingerprint) && put_text(file, "sources", info->sources) &&
          put_u64(file, "tokens", info->tokens) && put_u64(file, "documents", info->documents) &&
+         (!info->begins_documents || put_u64(file, "begin_of_text", info->begin_of_text)) &&
          put_u64(file, "checksum", 0) && put_u64(file, "complete", 0);
 }
 
@@ -329,6 +330,7 @@ static lm_status read_description(hid_t file, const char *path, lm_token_info *o
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
     if (!get_u64(file, numbers[i].name, (uint64_t *)(void *)((char *)out + numbers[i].offset)))
       return lm_fail(err, LM_EDAMAGED, "%s: has no attribute %s, which every token dataset has", path, numbers[i].name);
+  out->begins_documents = get_u64(file, "begin_of_text", &out->begin_of_text);
   if (!get_text(file, "sources", out->sources, sizeof out->sources))
     return lm_fail(err, LM_EDAMAGED, "%s: has no attribute sources, which every token dataset has", path);
   return LM_OK;

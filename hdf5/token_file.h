@@ -12,8 +12,10 @@
 /** What a token dataset says of itself. Plain data. */
 typedef struct lm_token_info {
   uint64_t tokens, documents;
-  uint64_t vocab_size;        /* ids are below this */
-  uint64_t end_of_text;       /* id that closes every document */
+  uint64_t vocab_size;    /* ids are below this */
+  uint64_t end_of_text;   /* id that closes every document */
+  uint64_t begin_of_text; /* id that opens every document, where begins_documents */
+  bool begins_documents;
   uint64_t vocab_fingerprint; /* lm_vocab_fingerprint() of what made it */
   uint64_t checksum;          /* sum of lm_token_document_hash() over all documents, modulo 2^64 */
   int width;                  /* bytes of a stored id, little-endian: 2 or 4 */

@@ -19,6 +19,19 @@ lm_status lm_alloc(void *out, size_t count, size_t size, const char *what, lm_er
   return LM_OK;
 }
 
+lm_status lm_grow(void *data, size_t *capacity, size_t need, size_t size, lm_error *err)
+{
+  void *old, *grown;
+  if (need <= *capacity) return LM_OK;
+  size_t wanted = need + need / 2 + 16, bytes;
+  memcpy(&old, data, sizeof old);
+  if (__builtin_mul_overflow(wanted, size, &bytes) || (grown = realloc(old, bytes)) == NULL)
+    return lm_fail(err, LM_ENOMEM, "no memory for %zu more entries of %zu bytes", wanted - *capacity, size);
+  memcpy(data, &grown, sizeof grown);
+  *capacity = wanted;
+  return LM_OK;
+}
+
 lm_status lm_buffer_reserve(lm_buffer *b, size_t extra, lm_error *err)
 {
   if (extra > SIZE_MAX / 4 - b->size) return lm_fail(err, LM_ENOMEM, "no memory for %zu more bytes", extra);

@@ -11,6 +11,10 @@
  *  @return LM_OK or LM_ENOMEM (also where count * size overflows); *out is NULL after a failure. Free with free(). */
 lm_status lm_alloc(void *out, size_t count, size_t size, const char *what, lm_error *err) LM_NODISCARD;
 
+/** Make room for `need` elements of `size` bytes in the growing array that *(T **)data points to. Local.
+ *  @param[in,out] capacity  in elements; 0 where *data is NULL @return LM_OK or LM_ENOMEM. Free with free(). */
+lm_status lm_grow(void *data, size_t *capacity, size_t need, size_t size, lm_error *err) LM_NODISCARD;
+
 /** A growable run of bytes. Zero-initialise it; free with lm_buffer_free(). */
 typedef struct lm_buffer {
   char *data; /* data[size] is always a readable 0 once something was appended */

@@ -20,7 +20,7 @@ struct data_options {
 #define AT(field) offsetof(struct data_options, field)
 static const lm_option options[] = {
     {"vocab", LM_OPT_STRING, AT(vocab), "", NULL, NULL, "cat: the vocabulary that the dataset was made with"},
-    {"pattern", LM_OPT_CHOICE, AT(pattern), "gpt2", LM_PATTERN_WORDS, NULL,
+    {"pattern", LM_OPT_CHOICE, AT(pattern), "auto", LM_PATTERN_WORDS_OR_AUTO, NULL,
      "cat: split pattern of vocabulary files that do not name theirs"},
     {"document", LM_OPT_INT, AT(document), "-1", "[-1, inf)", NULL, "cat: print this document, from 0; -1: all"},
     {"window", LM_OPT_INT, AT(window), "-1", "[-1, inf)", NULL, "cat: print this window of --length tokens, from 0"},
@@ -54,6 +54,7 @@ static void info_lines(const lm_token_info *i)
   printf("stored as          %d bits at byte %lld\n", 8 * i->width, (long long)i->offset);
   printf("vocabulary size    %" PRIu64 "\n", i->vocab_size);
   printf("end of text        %" PRIu64 "\n", i->end_of_text);
+  if (i->begins_documents) printf("begin of text      %" PRIu64 "\n", i->begin_of_text);
   printf("fingerprint        %016" PRIx64 "\n", i->vocab_fingerprint);
   printf("checksum           %016" PRIx64 "\n", i->checksum);
   for (const char *line = i->sources; *line != '\0';) {
@@ -99,6 +100,9 @@ static lm_status print_tokens(const lm_dataset *d, const lm_vocab *v, uint64_t b
                        lm_dataset_path(d), at + k, id, info->vocab_size);
       size_t n;
       const char *bytes = lm_vocab_bytes(v, id, &n);
+      if (bytes == NULL)
+        return lm_fail(err, LM_EDAMAGED, "%s: token %" PRIu64 " is id %" PRIu32 ", which the vocabulary leaves unused",
+                       lm_dataset_path(d), at + k, id);
       fwrite(bytes, 1, n, stdout);
     }
     at += step;

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 
 struct tokenize_options {
-  const char *vocab, *out, *val_out, *text_key, *separator;
+  const char *vocab, *out, *val_out, *begin, *text_key, *separator;
   double val_fraction;
   int64_t max_bad, first_bytes;
   int pattern, format, on_bad;
@@ -24,7 +24,7 @@ enum { ON_BAD_STOP, ON_BAD_SKIP };
 #define AT(field) offsetof(struct tokenize_options, field)
 static const lm_option options[] = {
     {"vocab", LM_OPT_STRING, AT(vocab), NULL, NULL, NULL, "bytes, or a vocabulary file"},
-    {"pattern", LM_OPT_CHOICE, AT(pattern), "gpt2", LM_PATTERN_WORDS, NULL,
+    {"pattern", LM_OPT_CHOICE, AT(pattern), "auto", LM_PATTERN_WORDS_OR_AUTO, NULL,
      "split pattern of vocabulary files that do not name theirs"},
     {"out", LM_OPT_STRING, AT(out), NULL, NULL, NULL, "the token dataset to write"},
     {"val-out", LM_OPT_STRING, AT(val_out), "", NULL, NULL,
@@ -36,6 +36,8 @@ static const lm_option options[] = {
     {"text-key", LM_OPT_STRING, AT(text_key), "text", NULL, NULL, "the member of a JSON line that holds the text"},
     {"document-separator", LM_OPT_STRING, AT(separator), "", NULL, NULL,
      "splits a text file into documents; \\n, \\t, \\r and \\\\ are understood; empty: a file is one document"},
+    {"bos", LM_OPT_STRING, AT(begin), "", NULL, NULL,
+     "the special token that begins every document, such as <|begin_of_text|>; empty: none"},
     {"on-bad", LM_OPT_CHOICE, AT(on_bad), "stop", "stop|skip", NULL, "what to do with a broken JSON line"},
     {"max-bad", LM_OPT_INT, AT(max_bad), "1000", "[0, inf)", "lines", "stop all the same after so many skipped lines"},
     {"first-bytes", LM_OPT_INT, AT(first_bytes), "0", "[0, inf)", "bytes",
@@ -161,6 +163,7 @@ static lm_status tokenize(const lm_comm *comm, const struct tokenize_options *o,
       .n_paths = inputs->count,
       .out = o->out,
       .val_out = o->val_out,
+      .begin = o->begin,
       .val_fraction = o->val_fraction,
       .documents = {.text_key = o->text_key,
                     .separator = separator->data,

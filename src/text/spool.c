@@ -2,8 +2,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h" /* mkostemp */
 
-#include "text/spool.h"
 #include "base/file.h"
+#include "text/spool.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -61,21 +61,10 @@ void lm_spool_free(lm_spool *s)
   free(s);
 }
 
-static lm_status reserve_block(lm_spool *s, lm_error *err)
-{
-  if (s->count < s->capacity) return LM_OK;
-  size_t capacity = s->capacity == 0 ? 256 : 2 * s->capacity;
-  struct block *blocks = realloc(s->blocks, capacity * sizeof *blocks);
-  if (blocks == NULL) return lm_fail(err, LM_ENOMEM, "no memory for the list of %zu blocks", capacity);
-  s->blocks = blocks;
-  s->capacity = capacity;
-  return LM_OK;
-}
-
 /* In the file a block is: ids and lengths of the first split, ids and lengths of the second. */
 lm_status lm_spool_add(lm_spool *s, const lm_spool_part part[LM_SPLITS], lm_error *err)
 {
-  LM_TRY(reserve_block(s, err));
+  LM_TRY(lm_grow(&s->blocks, &s->capacity, s->count + 1, sizeof *s->blocks, err));
   struct block b = {0};
   for (int i = 0; i < LM_SPLITS; i++) {
     LM_TRY(lm_pwrite_all(s->fd, s->path, part[i].ids.data, part[i].ids.size, s->end, err));

@@ -2,6 +2,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "text/tokenize.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/hash.h"
 #include "base/log.h"
 
@@ -28,7 +29,8 @@ struct slot {
 struct tokenizer {
   const lm_comm *comm;
   const lm_vocab *vocab;
-  uint64_t val_below; /* a document whose hash is below this goes to validation */
+  uint64_t val_below;  /* a document whose hash is below this goes to validation */
+  uint32_t begin, end; /* ids that open and close a document; begin may be LM_NO_ID */
   int width;
   lm_documents *documents;
   lm_spool *spool;
@@ -39,6 +41,7 @@ struct tokenizer {
   size_t n_slots, used;
   uint64_t *held; /* [size]: text that each rank holds in this round, the same on all ranks */
   bool ended;
+  uint64_t rounds;
   uint64_t text_bytes[LM_SPLITS];
   uint64_t *file_begins; /* [files + 1]: bytes of the files before each, for progress */
   double began, told;
@@ -46,22 +49,28 @@ struct tokenizer {
 
 /* ---- one block ---- */
 
-static lm_status narrow(const lm_ids *ids, uint32_t end_of_text, int width, lm_spool_part *part, lm_error *err)
+/* A whole document, as ids -> as stored. */
+static lm_status narrow(const lm_ids *ids, int width, lm_spool_part *part, lm_error *err)
 {
   size_t n = ids->size;
-  uint64_t length = n + 1;
+  uint64_t length = n;
   LM_TRY(lm_buffer_append(&part->lengths, &length, sizeof length, err));
-  LM_TRY(lm_buffer_reserve(&part->ids, (n + 1) * (size_t)width, err));
+  LM_TRY(lm_buffer_reserve(&part->ids, n * (size_t)width, err));
   char *to = part->ids.data + part->ids.size;
   if (width == 2) {
     uint16_t *narrow_to = (uint16_t *)(void *)to; /* aligned: the buffer holds nothing but ids */
     for (size_t i = 0; i < n; i++) narrow_to[i] = (uint16_t)ids->data[i];
-    narrow_to[n] = (uint16_t)end_of_text;
   } else {
-    if (n > 0) memcpy(to, ids->data, n * sizeof *ids->data);
-    memcpy(to + n * sizeof end_of_text, &end_of_text, sizeof end_of_text);
+    memcpy(to, ids->data, n * sizeof *ids->data);
   }
-  part->ids.size += (n + 1) * (size_t)width;
+  part->ids.size += n * (size_t)width;
+  return LM_OK;
+}
+
+static lm_status push(lm_ids *ids, uint32_t id, lm_error *err)
+{
+  LM_TRY(lm_grow(&ids->data, &ids->capacity, ids->size + 1, sizeof *ids->data, err));
+  ids->data[ids->size++] = id;
   return LM_OK;
 }
 
@@ -75,8 +84,10 @@ static lm_status encode_slot(const struct tokenizer *t, struct slot *s, int thre
     size_t n = ends[k] - begin;
     int split = t->val_below > 0 && lm_hash(text, n) < t->val_below ? LM_SPLIT_VAL : LM_SPLIT_TRAIN;
     ids->size = 0;
+    if (t->begin != LM_NO_ID) LM_TRY(push(ids, t->begin, err));
     LM_TRY(lm_encode(t->encoders[thread], text, n, false, ids, err));
-    LM_TRY(narrow(ids, lm_vocab_end_of_text(t->vocab), t->width, &s->part[split], err));
+    LM_TRY(push(ids, t->end, err));
+    LM_TRY(narrow(ids, t->width, &s->part[split], err));
     s->text_bytes[split] += n;
   }
   return LM_OK;
@@ -159,7 +170,9 @@ static lm_status encode_round(struct tokenizer *t, lm_error *err)
 static lm_status round_local(struct tokenizer *t, lm_error *err)
 {
   LM_TRY(read_round(t, err));
-  return encode_round(t, err);
+  LM_TRY(encode_round(t, err));
+  if (lm_fault(LM_FAULT_DIE, ++t->rounds)) lm_fault_die();
+  return LM_OK;
 }
 
 /* Every rank reads for itself: a node that sees another file must not end in a mixture of both. */
@@ -212,6 +225,22 @@ static void tell_progress(struct tokenizer *t)
 
 /* ---- the whole ---- */
 
+static lm_status find_borders(struct tokenizer *t, const char *begin, lm_error *err)
+{
+  t->begin = LM_NO_ID;
+  t->end = lm_vocab_end_of_text(t->vocab);
+  if (t->end == LM_NO_ID)
+    return lm_fail(err, LM_EINVAL, "the vocabulary has no end-of-text token, which has to close every document");
+  if (begin == NULL || begin[0] == '\0') return LM_OK;
+  lm_ids *ids = &t->ids[0];
+  ids->size = 0;
+  LM_TRY(lm_encode(t->encoders[0], begin, strlen(begin), true, ids, err));
+  if (ids->size != 1 || !lm_vocab_is_special(t->vocab, ids->data[0]))
+    return lm_fail(err, LM_EINVAL, "'%s' is no special token of the vocabulary; documents cannot begin with it", begin);
+  t->begin = ids->data[0];
+  return LM_OK;
+}
+
 static lm_status new_local(struct tokenizer *t, const lm_tokenize_config *cfg, lm_error *err)
 {
   LM_TRY(lm_documents_open(&t->documents, cfg->paths, cfg->n_paths, &cfg->documents, err));
@@ -222,7 +251,7 @@ static lm_status new_local(struct tokenizer *t, const lm_tokenize_config *cfg, l
   LM_TRY(lm_alloc(&t->ids, (size_t)t->threads, sizeof *t->ids, "ids of the threads", err));
   LM_TRY(lm_alloc(&t->encoders, (size_t)t->threads, sizeof(void *), "encoders of the threads", err));
   for (int i = 0; i < t->threads; i++) LM_TRY(lm_encoder_new(&t->encoders[i], t->vocab, err));
-  return LM_OK;
+  return find_borders(t, cfg->begin, err);
 }
 
 static void clear(struct tokenizer *t)
@@ -300,6 +329,14 @@ static lm_status check_splits(const struct tokenizer *t, const lm_tokenize_confi
                  cfg->val_out, train + val, val == 0 ? "none" : "every one", cfg->val_fraction);
 }
 
+static lm_status write_local(struct tokenizer *t, int split, const char *part, lm_token_info *info, lm_error *err)
+{
+  LM_TRY(lm_spool_write(t->spool, split, part, info, &info->checksum, err));
+  if (lm_fault(LM_FAULT_DIE, t->rounds + 1)) lm_fault_die();
+  if (lm_fault(LM_FAULT_FAIL_WRITE, 1)) return lm_fail(err, LM_EIO, "%s: a write fails, as MPILM_FAULT asks", part);
+  return LM_OK;
+}
+
 /* Lay out, fill and commit the datasets. Collective. */
 static lm_status write_all(struct tokenizer *t, const lm_tokenize_config *cfg, lm_tokenize_result *r, lm_error *err)
 {
@@ -311,7 +348,7 @@ static lm_status write_all(struct tokenizer *t, const lm_tokenize_config *cfg, l
     s = lm_token_file_create(t->comm, path[made], &r->info[made], part[made], err);
   for (int i = 0; i < splits && s == LM_OK; i++) {
     lm_token_info *info = &r->info[i];
-    s = lm_agree(t->comm, lm_spool_write(t->spool, i, part[i], info, &info->checksum, err), err);
+    s = lm_agree(t->comm, write_local(t, i, part[i], info, err), err);
     lm_allreduce_sum_u64(t->comm, &info->checksum, 1);
   }
   for (; done < splits && s == LM_OK; done += s == LM_OK)
@@ -334,7 +371,9 @@ static lm_status run(struct tokenizer *t, const lm_tokenize_config *cfg, lm_toke
     r->info[i] = (lm_token_info){.tokens = tokens[i],
                                  .documents = documents[i],
                                  .vocab_size = lm_vocab_size(t->vocab),
-                                 .end_of_text = lm_vocab_end_of_text(t->vocab),
+                                 .end_of_text = t->end,
+                                 .begins_documents = t->begin != LM_NO_ID,
+                                 .begin_of_text = t->begin != LM_NO_ID ? t->begin : 0,
                                  .vocab_fingerprint = lm_vocab_fingerprint(t->vocab)};
     name_sources(t->documents, r->info[i].sources, sizeof r->info[i].sources);
   }

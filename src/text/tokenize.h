@@ -13,6 +13,7 @@ typedef struct lm_tokenize_config {
   size_t n_paths;
   const char *out;     /* the dataset to write */
   const char *val_out; /* where documents held out for validation go; "" or NULL: none are */
+  const char *begin;   /* text of the special token that opens every document; "" or NULL: none does */
   double val_fraction; /* (0, 1): a document is held out where its hash / 2^64 is below this */
   lm_documents_config documents;
 } lm_tokenize_config;
@@ -29,7 +30,7 @@ typedef struct lm_tokenize_result {
  *  Every rank reads the whole input; blocks of about 1 MiB of it are encoded by the ranks in turn, on all their
  * threads, and wait in a temporary file beside `out` until it is known where they go. Nothing has a final name before
  * all is written. Special tokens' text in documents is ordinary text.
- *  @param vocab  the same on all ranks, else LM_EINVAL
+ *  @param vocab  the same on all ranks, else LM_EINVAL; it has an end of text, else LM_EINVAL
  *  @return LM_EINVAL: broken input (file, line, byte), no document at all, a split without documents, ranks that see
  *          different files; LM_EIO, LM_ENOMEM. No new file is left then */
 lm_status lm_tokenize(const lm_comm *comm, const lm_vocab *vocab, const lm_tokenize_config *cfg,

@@ -10,19 +10,6 @@
 
 static const char end_of_text[] = "<|endoftext|>";
 
-lm_status lm_grow(void *data, size_t *capacity, size_t need, size_t size, lm_error *err)
-{
-  void *old, *grown;
-  if (need <= *capacity) return LM_OK;
-  size_t wanted = need + need / 2 + 16, bytes;
-  memcpy(&old, data, sizeof old);
-  if (__builtin_mul_overflow(wanted, size, &bytes) || (grown = realloc(old, bytes)) == NULL)
-    return lm_fail(err, LM_ENOMEM, "no memory for %zu more entries of %zu bytes", wanted - *capacity, size);
-  memcpy(data, &grown, sizeof grown);
-  *capacity = wanted;
-  return LM_OK;
-}
-
 lm_status lm_vocab_new(lm_vocab **out, lm_pattern pattern, lm_error *err)
 {
   LM_TRY(lm_alloc(out, 1, sizeof **out, "a vocabulary", err));

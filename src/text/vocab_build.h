@@ -52,9 +52,6 @@ struct lm_vocab {
   size_t by_bytes_mask;
 };
 
-/** Make room for `need` elements of `size` bytes in the array that *(T **)data points to. Local. */
-lm_status lm_grow(void *data, size_t *capacity, size_t need, size_t size, lm_error *err) LM_NODISCARD;
-
 /** An empty vocabulary. Local. */
 lm_status lm_vocab_new(lm_vocab **out, lm_pattern pattern, lm_error *err) LM_NODISCARD;
 

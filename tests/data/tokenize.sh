@@ -16,7 +16,7 @@ is_same() { # A B WORDS...: ids and document ends of two datasets are the same b
     "$(datum "$2" tokens) $(datum "$2" documents) $(datum "$2" checksum)" "${*:3}"
 }
 
-# 1000 documents of awkward pieces, some larger than a block, about 23 MB; no line feed at the end. raw.txt: the same texts,
+# 1000 documents of awkward pieces, some larger than a block, about 20 MB of text; no line feed at the end. raw.txt: the same texts,
 # each followed by the text of the end-of-text token, as `data cat` prints it.
 awk -v json=big.jsonl -v raw=raw.txt '
   BEGIN {
@@ -25,7 +25,7 @@ awk -v json=big.jsonl -v raw=raw.txt '
     for (i = 1; i <= 1000; i++) {
       text = ""
       for (k = 0; k <= i % 50; k++) { seed = (seed * 1103 + 12345) % 65536; text = text piece[1 + seed % n] }
-      for (k = i % 90 == 7 ? 16 : i % 5; k > 0; k--) text = text text
+      for (k = i % 90 == 7 ? 14 : i % 4 == 0 ? 11 : i % 5; k > 0; k--) text = text text
       print (i > 1 ? "\n" : "") "{\"id\": " i ", \"text\": \"" text "\"}" > json
       gsub(/\\n/, "\n", text); gsub(/\\r/, "\r", text); gsub(/\\t/, "\t", text); gsub(/\\"/, "\"", text)
       gsub(/\\\\/, "\\", text)
@@ -105,29 +105,54 @@ tap_exit 2 "an unknown escape" -- tokenize 1 --out x.h5 --document-separator '\q
 tap_exit 2 "no vocabulary" -- "$MPILM" tokenize --out x.h5 three.txt
 tap_is "$(cat three.txt)" $'first\n\nsecond\n\nthird' "no input was touched"
 
-# Killed half-way, on two ranks: the input is long enough for many seconds.
-long=()
-for _ in $(seq 300); do long+=(big.jsonl); done
-# shellcheck disable=SC2016
-ranks 2 bash -c 'echo $$ >"new.$OMPI_COMM_WORLD_RANK" && mv "new.$OMPI_COMM_WORLD_RANK" "pid.$OMPI_COMM_WORLD_RANK" && exec "$@"' - \
-  "$MPILM" tokenize --vocab bytes --out killed.h5 "${long[@]}" >killed.log 2>&1 &
-run=$!
-for _ in $(seq 100); do
-  [ -e pid.1 ] && break
-  sleep 0.1
+# The begin of text: once a document, whatever the text spells.
+tap_exit 0 "each document begins with a token" -- tokenize 2 --out bos.h5 --bos '<|endoftext|>' spelled.txt three.txt
+tap_is "$(datum bos.h5 tokens) $(datum bos.h5 'begin of text')" "$((17 + 20 + 2 + 2)) 256" "once each"
+tap_is "$("$MPILM" data cat bos.h5 --vocab bytes --window 0 --length 2)" '<|endoftext|>x' "at its start"
+"$MPILM" data verify bos.h5 >/dev/null
+tap_ok $? "which verifies"
+tap_exit 2 "a begin of text that is no special token" -- tokenize 2 --out x.h5 --bos '<s>' three.txt
+tap_like "$tap_err" "'<s>' is no special token" "is an error with words"
+
+# Killed: after the first round, after the second, and when the dataset is almost written; rank 1 alone, or both.
+for fault in die@step1:rank1 die@step2:rank0 die@step1 die@step3:rank1; do
+  rm -f killed.h5
+  MPILM_FAULT=$fault tokenize 2 --out killed.h5 big.jsonl >killed.log 2>&1
+  tap_ok $(($? == 0)) "$fault: the run fails"
+  [ ! -e killed.h5 ]
+  tap_ok $? "nothing has the final name"
+  tap_is "$(find . -name '*spool*')" "" "no temporary file stays"
 done
-sleep 0.5
-kill -9 "$(cat pid.1)"
-wait "$run"
-tap_ok $(($? == 0)) "a rank is killed: the run fails"
-[ ! -e killed.h5 ]
-tap_ok $? "nothing has the final name"
-tap_is "$(find . -name '*spool*')" "" "no temporary file stays"
-head -c 100000 1.h5 >killed.h5.part # as if killed while writing
-tap_exit 1 "such a file is refused" -- "$MPILM" data info killed.h5.part
+[ -e killed.h5.part ]
+tap_ok $? "the last one was killed while writing"
+tap_exit 2 "what it left is refused" -- "$MPILM" data info killed.h5.part
+tap_like "$tap_err" 'not complete' "because it is not complete"
 tap_exit 0 "the same command succeeds then" -- tokenize 2 --out killed.h5 big.jsonl
 cmp 1.h5 killed.h5
 tap_ok $? "with the same bytes"
 [ ! -e killed.h5.part ]
 tap_ok $? "and leaves nothing else"
+tap_exit 1 "a write that fails on one rank" -- env MPILM_FAULT=fail_write@ckpt1:rank2 timeout 60 \
+  "${MPIRUN:-mpirun}" -n 3 "$MPILM" tokenize --vocab bytes --out failed.h5 --val-out failed-val.h5 big.jsonl
+tap_is "$(ls failed* 2>/dev/null)" "" "leaves no file"
+tap_is "$(grep -c '^mpilm: \[rank 2 ' <<<"$tap_err")" 1 "and is reported once, by its rank"
+
+# Published ids (shared/cases), where the vocabularies are at hand.
+vocabs=${MPILM_SHARED:-$srcdir/../shared}/tokenizers
+if [ -e "$vocabs/gpt2.tiktoken" ] && [ -e "$vocabs/cl100k_base.tiktoken" ]; then
+  stored() { # FILE BITS TOKENS: the ids as they lie in the file
+    local at
+    at=$(datum "$1" 'stored as' | sed 's/.* at byte //')
+    od -An -v -t u$(($2 / 8)) -j "$at" -N $(($3 * $2 / 8)) "$1" | tr -s ' \n' ' ' | sed 's/^ //; s/ $//'
+  }
+  printf '{"text":"first"}\n{"text":"second"}\n{"text":"third"}\n' >three.jsonl
+  "$MPILM" tokenize --vocab "$vocabs/gpt2.tiktoken" --out gpt2.h5 three.jsonl >/dev/null 2>&1
+  tap_is "$(stored gpt2.h5 16 6)" "11085 50256 12227 50256 17089 50256" "GPT-2: documents closed by 50256"
+  printf "'RE" >re.txt
+  "$MPILM" tokenize --vocab "$vocabs/cl100k_base.tiktoken" --out cl100k.h5 re.txt >/dev/null 2>&1
+  tap_is "$(stored cl100k.h5 32 2)" "95253 100257" "cl100k: ids above 65535 are stored as they are"
+else
+  tap_skip "no shared/tokenizers" "GPT-2: documents closed by 50256"
+  tap_skip "no shared/tokenizers" "cl100k: ids above 65535 are stored as they are"
+fi
 tap_end
