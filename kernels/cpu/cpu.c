@@ -100,34 +100,16 @@ lm_status lm_cpu_start(const lm_kernels **out, lm_error *err)
 {
   *out = NULL;
   LM_TRY(choose_level(&chosen, err));
-  table = lm_kernels_ref;
+  table = chosen->table; /* its loops; what follows exists once */
   table.name = "cpu";
-  table.isa = chosen->table.isa;
   table.alloc = alloc;
   table.release = free;
   table.zero = zero;
   table.to_device = table.to_host = copy;
 
-  /* An operation that has no loop yet is computed by its definition. */
-#define TAKE(operation)                                                                                                \
-  if (chosen->table.operation != NULL) table.operation = chosen->table.operation
   table.linear_fwd = lm_linear_fwd_cpu;
   table.linear_bwd_input = lm_linear_bwd_input_cpu;
   table.linear_bwd_weight = lm_linear_bwd_weight_cpu;
-  TAKE(cast);
-  TAKE(embedding_fwd);
-  TAKE(embedding_bwd);
-  TAKE(layernorm_fwd);
-  TAKE(layernorm_bwd);
-  TAKE(gelu_fwd);
-  TAKE(gelu_bwd);
-  TAKE(attention_fwd);
-  TAKE(attention_bwd);
-  TAKE(cross_entropy);
-  TAKE(sum_squares);
-  TAKE(scale);
-  TAKE(adamw);
-#undef TAKE
   *out = &table;
   return LM_OK;
 }
