@@ -239,7 +239,8 @@ static lm_status after_step(lm_trainer *t, lm_step_result *r, bool last, lm_erro
     LM_TRY(evaluate(t, &row->val_loss, err));
   double evaluated = lm_clock();
   row->seconds.eval = evaluated - begin;
-  if (last || due(row->step, t->cfg->checkpoint.every)) LM_TRY(save(t, err));
+  /* In a run of bad steps nothing new is worth keeping, and a good checkpoint might make room for it. */
+  if (last || (due(row->step, t->cfg->checkpoint.every) && !row->skipped)) LM_TRY(save(t, err));
   row->seconds.checkpoint = lm_clock() - evaluated;
   if (row->step % (uint64_t)t->cfg->log.every == 0 || last || row->skipped || !isnan(row->val_loss)) say_step(t, row);
   return lm_agree(t->comm, t->metrics ? lm_metrics_write(t->metrics, row, err) : LM_OK, err);
