@@ -404,16 +404,18 @@ static lm_status load_marks(hid_t file, const char *path, lm_error *err)
   char name[sizeof FORMAT_NAME] = "";
   uint64_t version = 0, complete = 0;
   hid_t text = text_type(sizeof FORMAT_NAME - 1);
-  bool ours = read_attribute(file, "format", text, name) && strcmp(name, FORMAT_NAME) == 0 &&
-              read_attribute(file, "version", H5T_NATIVE_UINT64, &version);
+  htri_t named = H5Aexists(file, "format"); /* < 0: its place cannot be read */
+  bool ours = named > 0 && read_attribute(file, "format", text, name) && strcmp(name, FORMAT_NAME) == 0;
   H5Tclose(text);
+  if (named < 0) return lm_fail(err, LM_EDAMAGED, "%s: its first group cannot be read: damaged", path);
   if (!ours) return lm_fail(err, LM_EINVAL, "%s: is an HDF5 file, but its format is not '%s'", path, FORMAT_NAME);
+  bool marked = read_attribute(file, "version", H5T_NATIVE_UINT64, &version) &&
+                read_attribute(file, "complete", H5T_NATIVE_UINT64, &complete);
+  if (!marked) return lm_hdf5_fail(err, LM_EDAMAGED, "%s: has no version or no mark", path);
   if (version != FORMAT_VERSION)
     return lm_fail(err, LM_EINVAL, "%s: has format version %" PRIu64 ", this program reads %d", path, version,
                    FORMAT_VERSION);
-  if (!read_attribute(file, "complete", H5T_NATIVE_UINT64, &complete) || complete != 1)
-    return lm_fail(err, LM_EDAMAGED, "%s: was never completed", path);
-  return LM_OK;
+  return complete == 1 ? LM_OK : lm_fail(err, LM_EDAMAGED, "%s: was never completed", path);
 }
 
 /* The elements of a 1-D dataset, *count of them, and where they are. *out is the caller's to free. */

@@ -20,6 +20,7 @@ typedef struct lm_command {
 extern const lm_command lm_command_vocab, lm_command_encode, lm_command_decode;
 extern const lm_command lm_command_tokenize, lm_command_data;
 extern const lm_command lm_command_train, lm_command_eval, lm_command_generate;
+extern const lm_command lm_command_ckpt;
 extern const lm_command lm_command_info;
 
 /** Parse argv by a command's table into `target`, and count the positional words. Local.

@@ -1,15 +1,13 @@
 /* tests/checkpoint/test_state.c - state files: what is written comes back, by any ranks, or nothing is written. */
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/fault.h"
 #include "base/file.h"
-#include "hdf5/library.h"
+#include "hdf5/state_layout.h"
 #include "tests/checkpoint/state.h"
 #include "tests/tap.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static lm_comm world;
@@ -87,12 +85,87 @@ static void lists(void)
   state_free(s);
 }
 
+/* Several slabs a tensor, cut where no slab ends. */
+static void large_tensor(void)
+{
+  enum { N = 11000003 };
+  size_t a = (size_t)N * (size_t)world.rank / (size_t)world.size,
+         b = (size_t)N * (size_t)(world.rank + 1) / (size_t)world.size;
+  lm_state_slice s = {.name = "/large", .dtype = LM_BF16, .ndim = 1, .shape = {N}, .begin = a, .count = b - a};
+  uint16_t *x = calloc(b - a + 1, sizeof *x);
+  for (size_t i = a; i < b; i++) x[i - a] = (uint16_t)(i * 2654435761u >> 13);
+  s.data = x;
+  tap_ok(lm_state_write(&world, path, &s, 1, &err) == LM_OK, "a tensor of 22 MB");
+  free(x);
+  s.begin = world.rank == 0 ? 3 : 4194304 * (size_t)world.rank - 1; /* next to where slabs of 8 MiB end */
+  s.count = world.rank == 0 ? N - 3 : N - s.begin < 4194306 ? N - s.begin : 4194306;
+  if (s.begin >= N) s.begin = s.count = 0;
+  s.data = x = calloc(s.count + 1, sizeof *x);
+  bool good = lm_state_read(&world, path, &s, 1, &err) == LM_OK;
+  for (size_t i = 0; good && i < s.count; i++) good = x[i] == (uint16_t)((i + s.begin) * 2654435761u >> 13);
+  tap_ok(good, "read by other slices, that overlap");
+  free(x);
+}
+
+/* 1 + 2^-8 lies half way between two bf16: ties go to the even one. */
+static void conversions(void)
+{
+  float f[4] = {1.0f, 1.00390625f, -2.5f, 1.01171875f};
+  lm_bf16 b[4] = {0x3f80, 0x3f81, 0xc020, 0x7f80}, back[4] = {0};
+  size_t mine = world.rank == 0 ? 4 : 0;
+  lm_state_slice s[2] = {
+      {.name = "/f", .dtype = LM_F32, .ndim = 1, .shape = {4}, .count = mine, .data = f},
+      {.name = "/b", .dtype = LM_BF16, .ndim = 2, .shape = {2, 2}, .count = mine, .data = b},
+  };
+  tap_ok(lm_state_write(&world, path, s, 2, &err) == LM_OK, "f32 and bf16");
+  s[0].dtype = LM_BF16;
+  s[0].data = back;
+  s[1].dtype = LM_F32;
+  s[1].data = f;
+  s[0].begin = s[1].begin = 1;
+  s[0].count = s[1].count = 3; /* every rank reads the last three */
+  bool good = lm_state_read(&world, path, s, 2, &err) == LM_OK;
+  tap_ok(good && back[0] == 0x3f80 && back[1] == 0xc020 && back[2] == 0x3f82, "f32 is rounded to bf16, ties to even");
+  tap_ok(good && f[0] == 1.0078125f && f[1] == -2.5f && f[2] == __builtin_inff(), "bf16 is widened to f32");
+}
+
+/* The same state gives the same file: but for the hashes' rows, whoever writes it. */
+static void same_bytes(void)
+{
+  lm_buffer first = {0}, second = {0};
+  lm_comm one;
+  bool good = write_state(&world, 0, 1) && lm_file_read(path, &first, &err) == LM_OK;
+  lm_barrier(&world);
+  good = write_state(&world, 0, 1) && lm_file_read(path, &second, &err) == LM_OK && good;
+  good = good && first.size == second.size && memcmp(first.data, second.data, first.size) == 0;
+  tap_ok(good, "written twice, a file has the same bytes");
+  lm_state_layout many = {0}, single = {0};
+  good = lm_state_layout_load(path, &many, &err) == LM_OK;
+  lm_barrier(&world);
+  bool writes = state_ranks(&world, 1, &one);
+  if (writes) good = write_state(&one, 0, 1) && good;
+  lm_barrier(&world);
+  good = good && lm_state_layout_load(path, &single, &err) == LM_OK;
+  for (size_t i = 0; good && i < single.n; i++)
+    good = memcmp(&many.tensors[i], &single.tensors[i], sizeof single.tensors[i]) == 0;
+  tap_ok(good, "one rank and %d put every tensor in the same place", world.size);
+  if (writes) MPI_Comm_free(&one.mpi);
+  lm_state_layout_free(&many);
+  lm_state_layout_free(&single);
+  lm_buffer_free(&first);
+  lm_buffer_free(&second);
+}
+
 int main(int argc, char **argv)
 {
   tap_begin(&world, argc, argv);
   name_files();
   round_trips();
   lists();
+  lm_barrier(&world);
+  large_tensor();
+  conversions();
+  same_bytes();
   lm_barrier(&world);
   if (world.rank == 0) unlink(path);
   return tap_end();
