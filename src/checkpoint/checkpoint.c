@@ -174,15 +174,15 @@ static lm_status open_probe(const char *folder, const char *probe, lm_error *err
 
 lm_status lm_checkpoint_prepare(const lm_comm *comm, const char *run, lm_error *err)
 {
-  char folder[PATH_MAX], probe[PATH_MAX];
+  char folder[PATH_MAX], probe[PATH_MAX] = "";
   lm_status s = path_of(folder, run, "", err);
   if (s == LM_OK) s = path_of(probe, run, ".step-test.part", err);
   if (s == LM_OK && comm->rank == 0 && prepare_rank0(run, folder, probe, err) != LM_OK) {
     s = LM_EINVAL; /* the user's to mend, whatever the system says: no step has been made yet */
     if (err != NULL) err->status = s;
   }
-  LM_TRY(lm_agree(comm, s, err));
-  s = lm_agree(comm, open_probe(folder, probe, err), err);
+  s = lm_agree(comm, s, err);
+  if (s == LM_OK) s = lm_agree(comm, open_probe(folder, probe, err), err);
   if (comm->rank == 0) unlink(probe);
   return s;
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static lm_status save(const lm_comm *comm, const char *run, int64_t keep, uint64_t step, lm_error *err)
 {
@@ -39,6 +40,15 @@ static lm_status resume(const lm_comm *comm, const char *run, lm_error *err)
   return status;
 }
 
+/* A limit on the length of files, for the saves alone: MPI makes files of its own when it starts. */
+static void limit_files(void)
+{
+  const char *bytes = getenv("RUN_STATE_FILE_LIMIT");
+  if (bytes == NULL) return;
+  rlim_t n = strtoull(bytes, NULL, 10);
+  setrlimit(RLIMIT_FSIZE, &(struct rlimit){n, n});
+}
+
 int main(int argc, char **argv)
 {
   lm_comm comm;
@@ -49,6 +59,7 @@ int main(int argc, char **argv)
   if (s == LM_OK) s = lm_fault_init(getenv("MPILM_FAULT"), comm.rank, &err);
   if (s == LM_OK && argc > 3 && strcmp(argv[1], "save") == 0) {
     s = lm_checkpoint_prepare(&comm, argv[2], &err);
+    limit_files();
     for (int i = 4; s == LM_OK && i < argc; i++) /* a failed save does not end a run: the next may be better */
       if (save(&comm, argv[2], atoll(argv[3]), strtoull(argv[i], NULL, 10), &err) != LM_OK) lm_log_error(&err);
   } else if (s == LM_OK && argc == 3 && strcmp(argv[1], "resume") == 0) {

@@ -61,11 +61,16 @@ tap_is "$(steps d)" "20 25 30 40" "what is damaged counts for nothing in retenti
 save 2 d 0 30
 tap_is "$(resumed 2 d)" "resumed 30" "until its step is saved again"
 # The description is whole, but an element is not: only reading finds it.
-printf '\377' | dd of=d/checkpoints/step-00000030.h5 bs=1 conv=notrunc status=none \
-  seek="$(grep -abo lmnopqrst d/checkpoints/step-00000030.h5 | head -1 | cut -d: -f1 || echo 0)" 2>/dev/null
-for s in 10 20 25 30; do truncate -s 3000 d/checkpoints/step-000000$s.h5; done
-tap_exit 1 "nothing good is left: an error, not a start from nothing" -- ranks 2 "$run_state" resume d
-tap_like "$tap_err" "none of its [0-9]+ checkpoints is good" "and says so"
+save 2 g 0 26 52
+LC_ALL=C sed -i 's/bcdefghijkl/bcdefgXijkl/' g/checkpoints/step-00000052.h5
+tap_like "$("$MPILM" ckpt ls g)" '^ +52 +yes' "a damaged element is not seen by ls"
+tap_exit 1 "but by verify" -- "$MPILM" ckpt verify g
+tap_like "$tap_out" "damaged  g/checkpoints/step-00000052.h5: /config: " "which names the tensor"
+tap_is "$(resumed 3 g)" "resumed 26" "and by resume"
+tap_like "$(cat resume.err)" "passed over: g/checkpoints/step-00000052.h5: /config: damaged" "which says why"
+truncate -s 3000 g/checkpoints/step-*
+tap_exit 1 "nothing good is left: an error, not a start from nothing" -- ranks 2 "$run_state" resume g
+tap_like "$tap_err" "g: none of its 2 checkpoints is good" "and says so"
 
 # ---- inspection ----
 save 3 e 0 26

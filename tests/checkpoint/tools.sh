@@ -26,7 +26,7 @@ tap_like "$(h5dump -A $file)" 'ATTRIBUTE "complete"' "the mark is an attribute"
 
 # The same state from one rank: HDF5's own comparison sees no difference outside /integrity.
 ranks 1 "$run_state" save single 0 26 >/dev/null 2>&1
-h5diff --exclude-path /integrity $file single/checkpoints/step-00000026.h5
+h5diff --exclude-path /integrity $file single/checkpoints/step-00000026.h5 >/dev/null # says that empty datasets do not compare
 tap_ok $? "h5diff: one rank and three write the same content"
 
 if python3 -c 'import h5py' 2>/dev/null; then
