@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -54,6 +56,7 @@ void lm_state_layout_free(lm_state_layout *layout)
 {
   free(layout->tensors);
   free(layout->slabs);
+  lm_buffer_free(&layout->between);
   *layout = (lm_state_layout){0};
 }
 
@@ -141,18 +144,27 @@ static hid_t open_file(const char *path, unsigned flags)
   return file;
 }
 
-static hid_t create_file(const char *path)
+/* From its second byte on the file is in `memory`, where writes do not fail: HDF5 1.10 crashes at exit after an
+ * H5Fclose() that could not write. The default driver keeps a plain descriptor, so another file can be put under it.
+ * The memory is sparse: nothing is written but HDF5's own bytes. */
+static hid_t create_file(const char *path, int memory)
 {
+  void *descriptor;
   lm_hdf5_quiet();
   hid_t access = access_properties(), creation = H5Pcreate(H5P_FILE_CREATE);
   H5Pset_obj_track_times(creation, false);
   hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, creation, access);
+  hid_t reason = H5Eget_current_stack();
   H5Pclose(access);
   H5Pclose(creation);
-  return file;
+  H5Eset_current_stack(reason);
+  if (file < 0 || (H5Fget_vfd_handle(file, H5P_DEFAULT, &descriptor) >= 0 && dup2(memory, *(int *)descriptor) >= 0))
+    return file;
+  H5Fclose(file);
+  return H5I_INVALID_HID;
 }
 
-/* ---- making ---- */
+/* ---- the datasets ---- */
 
 /* How every dataset is made: one run of bytes whose place is known before it is written, groups along the way, and no
  * times, so that the same state gives the same bytes. */
@@ -160,9 +172,9 @@ struct maker {
   hid_t file, links, datasets;
 };
 
-static struct maker maker_new(const char *path)
+static struct maker maker_new(const char *path, int memory)
 {
-  struct maker m = {create_file(path), H5Pcreate(H5P_LINK_CREATE), H5Pcreate(H5P_DATASET_CREATE)};
+  struct maker m = {create_file(path, memory), H5Pcreate(H5P_LINK_CREATE), H5Pcreate(H5P_DATASET_CREATE)};
   H5Pset_create_intermediate_group(m.links, 1);
   H5Pset_layout(m.datasets, H5D_CONTIGUOUS);
   H5Pset_alloc_time(m.datasets, H5D_ALLOC_TIME_EARLY);
@@ -226,7 +238,7 @@ static lm_status make_integrity(const struct maker *m, const char *path, lm_stat
 
 static lm_status make_marks(const struct maker *m, const char *path, lm_error *err)
 {
-  uint64_t version = FORMAT_VERSION, complete = 0;
+  uint64_t version = FORMAT_VERSION, complete = 1; /* true by the time that the file has these bytes */
   hid_t text = text_type(sizeof FORMAT_NAME - 1);
   bool good = make_attribute(m->file, "format", text, FORMAT_NAME) &&
               make_attribute(m->file, "version", H5T_STD_U64LE, &version) &&
@@ -235,9 +247,9 @@ static lm_status make_marks(const struct maker *m, const char *path, lm_error *e
   return good ? LM_OK : lm_hdf5_fail(err, LM_EIO, "%s: cannot write the format's name", path);
 }
 
-static lm_status make_all(const char *path, lm_state_layout *layout, lm_error *err)
+static lm_status make_all(const char *path, int memory, lm_state_layout *layout, lm_error *err)
 {
-  struct maker m = maker_new(path);
+  struct maker m = maker_new(path, memory);
   lm_status s = m.file >= 0 ? LM_OK : lm_hdf5_fail(err, LM_EIO, "%s: cannot make an HDF5 file", path);
   if (s == LM_OK) s = make_marks(&m, path, err);
   if (s == LM_OK) s = make_tensors(&m, path, layout, err);
@@ -248,17 +260,106 @@ static lm_status make_all(const char *path, lm_state_layout *layout, lm_error *e
   return s;
 }
 
-/* ---- space ---- */
+/* ---- what lies between the tensors: HDF5's own bytes, names, hashes ---- */
 
-/* At least this many bytes will be written. */
-static uint64_t bytes_needed(const lm_state_layout *layout)
+static int by_offset(const void *a, const void *b)
 {
-  uint64_t sum = layout->n_slabs * sizeof(lm_state_slab) + layout->n * LM_STATE_NAME;
+  const lm_state_place *x = a, *y = b;
+  return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+/* The n + 1 places that are not "between", by offset: tensors, and the manifest, which cannot be in its own hash. */
+static lm_status places_by_offset(const char *path, const lm_state_layout *layout, lm_state_place **out, lm_error *err)
+{
+  LM_TRY(lm_alloc(out, layout->n + 1, sizeof **out, "the order of tensors", err));
+  if (layout->n > 0) memcpy(*out, layout->tensors, layout->n * sizeof **out);
+  (*out)[layout->n] = (lm_state_place){.offset = layout->manifest_at, .bytes = sizeof(uint64_t)};
+  qsort(*out, layout->n + 1, sizeof **out, by_offset);
+  uint64_t at = 0;
+  for (size_t i = 0; i <= layout->n; i++) {
+    const lm_state_place *p = &(*out)[i];
+    if (p->bytes == 0) continue;
+    if (p->offset < at || p->offset > layout->bytes || p->bytes > layout->bytes - p->offset)
+      return lm_fail(err, LM_EDAMAGED, "%s: byte %" PRIu64 " belongs to two things or is beyond the end", path,
+                     p->offset);
+    at = p->offset + p->bytes;
+  }
+  return LM_OK;
+}
+
+/* Walk the runs of bytes between places: *at and *n become the next one; false at the end. Start with *at = *i = 0. */
+static bool next_between(const lm_state_layout *layout, const lm_state_place *places, size_t *i, uint64_t *at,
+                         uint64_t *n)
+{
+  for (; *i <= layout->n; ++*i) {
+    const lm_state_place *p = &places[*i];
+    if (p->bytes == 0) continue;
+    *n = p->offset - *at;
+    if (*n > 0) return true;
+    *at = p->offset + p->bytes;
+  }
+  *n = layout->bytes - *at;
+  return *n > 0;
+}
+
+/* Append the bytes between places to out. */
+static lm_status read_between(int fd, const char *path, const lm_state_layout *layout, const lm_state_place *places,
+                              lm_buffer *out, lm_error *err)
+{
+  uint64_t at = 0, n;
+  for (size_t i = 0; next_between(layout, places, &i, &at, &n); at += n) {
+    LM_TRY(lm_buffer_reserve(out, n, err));
+    LM_TRY(lm_pread_all(fd, path, out->data + out->size, n, (off_t)at, err));
+    out->size += n;
+  }
+  return LM_OK;
+}
+
+static lm_status write_between(int fd, const char *path, const lm_state_layout *layout, const lm_state_place *places,
+                               const char *from, lm_error *err)
+{
+  uint64_t at = 0, n;
+  for (size_t i = 0; next_between(layout, places, &i, &at, &n); at += n, from += n)
+    LM_TRY(lm_pwrite_all(fd, path, from, n, (off_t)at, err));
+  return LM_OK;
+}
+
+/* Where byte `offset` of the file is among the bytes between. */
+static uint64_t position_between(const lm_state_layout *layout, const lm_state_place *places, uint64_t offset)
+{
+  uint64_t position = offset;
+  for (size_t i = 0; i <= layout->n; i++)
+    if (places[i].bytes > 0 && places[i].offset < offset) position -= places[i].bytes;
+  return position;
+}
+
+/* ---- making a file ---- */
+
+static lm_status make_in_memory(const char *path, int memory, lm_state_layout *layout, lm_error *err)
+{
+  struct stat st;
+  lm_state_place *places = NULL;
+  LM_TRY(make_all(path, memory, layout, err));
+  if (fstat(memory, &st) != 0) return fail_errno(err, "ask for the size of its layout", path);
+  layout->bytes = (uint64_t)st.st_size;
+  lm_status s = places_by_offset(path, layout, &places, err);
+  if (s == LM_OK) s = read_between(memory, path, layout, places, &layout->between, err);
+  free(places);
+  return s;
+}
+
+/* ulimit -f holds for memory too. HDF5's own bytes are not known yet: at most these, generously. */
+static lm_status check_limit(const char *path, const lm_state_layout *layout, lm_error *err)
+{
+  struct rlimit limit;
+  uint64_t need = (1 << 16) + layout->n * 4096 + layout->n_slabs * sizeof(lm_state_slab);
   for (size_t i = 0; i < layout->n; i++) {
     const lm_state_entry *e = &layout->tensors[i].entry;
-    sum += lm_state_elements(e->ndim, e->shape) * lm_dtype_size(e->dtype);
+    need += lm_state_elements(e->ndim, e->shape) * lm_dtype_size(e->dtype);
   }
-  return sum;
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= need) return LM_OK;
+  return lm_fail(err, LM_EIO, "%s: %s: up to %" PRIu64 " bytes are needed, ulimit -f allows %" PRIu64, path,
+                 strerror(EFBIG), need, (uint64_t)limit.rlim_cur);
 }
 
 static lm_status check_space(const char *path, uint64_t need, lm_error *err)
@@ -273,119 +374,77 @@ static lm_status check_space(const char *path, uint64_t need, lm_error *err)
                  need, have);
 }
 
-/* Can the file become that long (ulimit -f, the largest file of a file system)? Says so with words; HDF5 cannot. */
-static lm_status check_length(const char *path, uint64_t need, lm_error *err)
-{
-  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return fail_errno(err, "open for writing", path);
-  lm_status s = LM_OK;
-  if (ftruncate(fd, (off_t)need) != 0) s = fail_errno(err, "make it as long as needed", path);
-  close(fd);
-  return s;
-}
-
 /* Take the blocks now, so that a full disk or quota is found before the ranks write. Where a file system cannot do
  * that, the writes will tell. */
-static lm_status reserve(const char *path, lm_error *err)
+static lm_status reserve(int fd, const char *path, uint64_t bytes, lm_error *err)
 {
-#ifdef __linux__
-  struct stat st;
-  int fd = open(path, O_WRONLY | O_CLOEXEC), done = 0;
-  if (fd < 0) return fail_errno(err, "open for writing", path);
-  if (fstat(fd, &st) == 0 && st.st_size > 0) do
-      done = fallocate(fd, 0, 0, st.st_size);
-    while (done != 0 && errno == EINTR);
-  lm_status s = LM_OK;
-  if (done != 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO))
-    s = fail_errno(err, "reserve its space", path);
-  close(fd);
-  return s;
-#else
-  (void)path, (void)err;
+  int done;
+  if (ftruncate(fd, 0) != 0 || ftruncate(fd, (off_t)bytes) != 0)
+    return fail_errno(err, "make it as long as needed", path);
+  do done = fallocate(fd, 0, 0, (off_t)bytes);
+  while (done != 0 && errno == EINTR);
+  if (done != 0 && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
+    return fail_errno(err, "reserve its space", path);
   return LM_OK;
-#endif
+}
+
+static lm_status make(const char *path, int fd, lm_state_layout *layout, lm_error *err)
+{
+  LM_TRY(check_limit(path, layout, err));
+  int memory = memfd_create("mpilm-state-layout", MFD_CLOEXEC);
+  if (memory < 0) return fail_errno(err, "get memory for its layout", path);
+  lm_status s = make_in_memory(path, memory, layout, err);
+  close(memory);
+  if (s == LM_OK) s = check_space(path, layout->bytes, err);
+  if (s == LM_OK) s = reserve(fd, path, layout->bytes, err);
+  return s;
 }
 
 lm_status lm_state_layout_make(const char *path, lm_state_layout *layout, lm_error *err)
 {
-  uint64_t need = bytes_needed(layout);
-  LM_TRY(check_space(path, need, err));
-  LM_TRY(check_length(path, need, err));
-  LM_TRY(make_all(path, layout, err));
-  return reserve(path, err);
+  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) return fail_errno(err, "open for writing", path);
+  lm_status s = make(path, fd, layout, err);
+  if (close(fd) != 0 && s == LM_OK) s = fail_errno(err, "close", path);
+  return s;
 }
 
 /* ---- the manifest: one hash of every byte that no slab covers ---- */
 
-static int by_offset(const void *a, const void *b)
+static lm_status seal(int fd, const char *path, lm_state_layout *layout, const lm_state_place *places, lm_error *err)
 {
-  const lm_state_place *x = a, *y = b;
-  return (x->offset > y->offset) - (x->offset < y->offset);
+  lm_buffer *b = &layout->between;
+  uint64_t at = position_between(layout, places, layout->slabs_at);
+  size_t bytes = layout->n_slabs * sizeof *layout->slabs;
+  LM_ASSERT(bytes == 0 || at + bytes <= b->size);
+  if (bytes > 0) memcpy(b->data + at, layout->slabs, bytes);
+  uint64_t manifest = lm_hash(b->data, b->size);
+  LM_TRY(lm_pwrite_all(fd, path, &manifest, sizeof manifest, (off_t)layout->manifest_at, err));
+  LM_TRY(write_between(fd, path, layout, places, b->data, err));
+  return fsync(fd) == 0 ? LM_OK : fail_errno(err, "fsync", path);
 }
 
-/* Append the bytes between the tensors, in order, leaving out the manifest's own. */
-static lm_status read_between(int fd, const char *path, const lm_state_place *sorted, size_t n, uint64_t size,
-                              lm_buffer *out, lm_error *err)
+lm_status lm_state_layout_seal(const char *path, lm_state_layout *layout, lm_error *err)
 {
-  uint64_t at = 0;
-  for (size_t i = 0; i <= n; i++) {
-    uint64_t to = i < n ? sorted[i].offset : size;
-    if (i < n && sorted[i].bytes == 0) continue;
-    if (to < at || to > size || (i < n && sorted[i].bytes > size - to))
-      return lm_fail(err, LM_EDAMAGED, "%s: byte %" PRIu64 " belongs to two things or is beyond the end", path, to);
-    LM_TRY(lm_buffer_reserve(out, to - at, err));
-    LM_TRY(lm_pread_all(fd, path, out->data + out->size, to - at, (off_t)at, err));
-    out->size += to - at;
-    at = i < n ? to + sorted[i].bytes : size;
-  }
-  return LM_OK;
+  lm_state_place *places = NULL;
+  int fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return fail_errno(err, "open for writing", path);
+  lm_status s = places_by_offset(path, layout, &places, err);
+  if (s == LM_OK) s = seal(fd, path, layout, places, err);
+  if (close(fd) != 0 && s == LM_OK) s = fail_errno(err, "close", path);
+  free(places);
+  return s;
 }
 
 static lm_status manifest_of(int fd, const char *path, const lm_state_layout *layout, uint64_t *hash, lm_error *err)
 {
-  struct stat st;
-  lm_state_place *sorted;
+  lm_state_place *places = NULL;
   lm_buffer bytes = {0};
-  if (fstat(fd, &st) != 0) return fail_errno(err, "ask for its size", path);
-  LM_TRY(lm_alloc(&sorted, layout->n + 1, sizeof *sorted, "the order of tensors", err));
-  memcpy(sorted, layout->tensors, layout->n * sizeof *sorted);
-  sorted[layout->n] = (lm_state_place){.offset = layout->manifest_at, .bytes = sizeof *hash};
-  qsort(sorted, layout->n + 1, sizeof *sorted, by_offset);
-  lm_status s = read_between(fd, path, sorted, layout->n + 1, (uint64_t)st.st_size, &bytes, err);
+  lm_status s = places_by_offset(path, layout, &places, err);
+  if (s == LM_OK) s = read_between(fd, path, layout, places, &bytes, err);
   if (s == LM_OK) *hash = lm_hash(bytes.data, bytes.size);
   lm_buffer_free(&bytes);
-  free(sorted);
-  return s;
-}
-
-static lm_status write_mark(const char *path, lm_error *err)
-{
-  uint64_t complete = 1;
-  hid_t file = open_file(path, H5F_ACC_RDWR);
-  hid_t mark = file >= 0 ? H5Aopen(file, "complete", H5P_DEFAULT) : H5I_INVALID_HID;
-  bool good = mark >= 0 && H5Awrite(mark, H5T_STD_U64LE, &complete) >= 0;
-  if (mark >= 0) good = H5Aclose(mark) >= 0 && good;
-  if (file >= 0) good = H5Fclose(file) >= 0 && good;
-  return good ? LM_OK : lm_hdf5_fail(err, LM_EIO, "%s: cannot mark it complete", path);
-}
-
-static lm_status seal(int fd, const char *path, const lm_state_layout *layout, lm_error *err)
-{
-  uint64_t manifest;
-  size_t bytes = layout->n_slabs * sizeof *layout->slabs;
-  LM_TRY(lm_pwrite_all(fd, path, layout->slabs, bytes, (off_t)layout->slabs_at, err));
-  LM_TRY(manifest_of(fd, path, layout, &manifest, err));
-  LM_TRY(lm_pwrite_all(fd, path, &manifest, sizeof manifest, (off_t)layout->manifest_at, err));
-  return fsync(fd) == 0 ? LM_OK : fail_errno(err, "fsync", path);
-}
-
-lm_status lm_state_layout_seal(const char *path, const lm_state_layout *layout, lm_error *err)
-{
-  LM_TRY(write_mark(path, err));
-  int fd = open(path, O_RDWR | O_CLOEXEC);
-  if (fd < 0) return fail_errno(err, "open for writing", path);
-  lm_status s = seal(fd, path, layout, err);
-  if (close(fd) != 0 && s == LM_OK) s = fail_errno(err, "close", path);
+  free(places);
   return s;
 }
 
@@ -523,7 +582,7 @@ static lm_status load_integrity(hid_t file, const char *path, lm_state_layout *o
   return s;
 }
 
-static lm_status load_hdf5(const char *path, lm_state_layout *out, uint64_t *manifest, uint64_t *end, lm_error *err)
+static lm_status load_hdf5(const char *path, lm_state_layout *out, uint64_t *manifest, lm_error *err)
 {
   haddr_t eoa = 0;
   hid_t file = open_file(path, H5F_ACC_RDONLY);
@@ -532,7 +591,7 @@ static lm_status load_hdf5(const char *path, lm_state_layout *out, uint64_t *man
   if (s == LM_OK) s = load_tensors(file, path, out, err);
   if (s == LM_OK) s = load_integrity(file, path, out, manifest, err);
   if (s == LM_OK && H5Fget_eoa(file, &eoa) < 0) s = lm_hdf5_fail(err, LM_EDAMAGED, "%s: has no end", path);
-  *end = eoa;
+  out->bytes = eoa;
   H5Fclose(file);
   return s;
 }
@@ -579,10 +638,10 @@ static lm_status open_checked(const char *path, int *out, off_t *size, lm_error 
 
 static lm_status load(int fd, const char *path, off_t size, lm_state_layout *out, lm_error *err)
 {
-  uint64_t manifest = 0, actual = 0, end = 0;
-  LM_TRY(load_hdf5(path, out, &manifest, &end, err));
-  if (end != (uint64_t)size)
-    return lm_fail(err, LM_EDAMAGED, "%s: has %lld bytes, %" PRIu64 " were written", path, (long long)size, end);
+  uint64_t manifest = 0, actual = 0;
+  LM_TRY(load_hdf5(path, out, &manifest, err));
+  if (out->bytes != (uint64_t)size)
+    return lm_fail(err, LM_EDAMAGED, "%s: has %lld bytes, %" PRIu64 " were written", path, (long long)size, out->bytes);
   LM_TRY(manifest_of(fd, path, out, &actual, err));
   if (manifest != actual)
     return lm_fail(err, LM_EDAMAGED, "%s: its description is damaged: manifest %016" PRIx64 ", computed %016" PRIx64,

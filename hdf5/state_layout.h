@@ -3,6 +3,7 @@
 #ifndef LM_HDF5_STATE_LAYOUT_H
 #define LM_HDF5_STATE_LAYOUT_H
 
+#include "base/memory.h"
 #include "hdf5/state_file.h"
 
 /* A slab is what one hash covers: a run of elements of one tensor, at most this many bytes, written by one rank. Cuts
@@ -28,14 +29,17 @@ typedef struct lm_state_layout {
   uint64_t slabs_at;       /* offset of /integrity/slabs */
   uint64_t manifest_at;    /* offset of /integrity/manifest */
   uint64_t ranks;          /* that wrote it */
+  uint64_t bytes;          /* of the file */
+  lm_buffer between;       /* while writing, rank 0: what the file holds besides tensors and manifest */
 } lm_state_layout;
 
-/** Make a file with all datasets of `layout` allocated and unwritten. Local: rank 0 does it.
- *  @param[in,out] layout  in: n, n_slabs, entries, ranks; out: every offset */
+/** Lay out a file, and take the space for it: all zeros yet, no HDF5 file. Local: rank 0 does it.
+ *  @param[in,out] layout  in: n, n_slabs, entries, ranks; out: every offset, bytes, between */
 lm_status lm_state_layout_make(const char *path, lm_state_layout *layout, lm_error *err) LM_NODISCARD;
 
-/** Write the mark, layout->slabs and the manifest, and fsync. Local: rank 0, after all data is on disk. */
-lm_status lm_state_layout_seal(const char *path, const lm_state_layout *layout, lm_error *err) LM_NODISCARD;
+/** Write layout->slabs, the manifest and all else that is not a tensor, and fsync. Local: rank 0, after all data is on
+ *  disk. Only now it is an HDF5 file. */
+lm_status lm_state_layout_seal(const char *path, lm_state_layout *layout, lm_error *err) LM_NODISCARD;
 
 /** Read the layout of a complete file, compare the manifest, and check that the slabs cover every tensor. Local.
  *  @return as lm_state_list() */

@@ -184,6 +184,7 @@ static lm_status load_shared(const lm_comm *comm, const char *path, lm_state_lay
   lm_bcast(comm, layout, sizeof *layout, 0);
   layout->tensors = mine.tensors;
   layout->slabs = mine.slabs;
+  layout->between = mine.between;
   lm_status s = LM_OK;
   if (comm->rank != 0) {
     s = lm_alloc(&layout->tensors, layout->n, sizeof *layout->tensors, "the list of tensors", err);

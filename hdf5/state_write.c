@@ -14,7 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One save under way. Between write_begin() and write_end(), write_slices() calls neither MPI nor HDF5. */
+/* One save under way. Between write_begin() and write_end(), write_slices() calls neither MPI nor HDF5; HDF5 is called
+ * in write_begin() alone. */
 struct save {
   const lm_comm *comm;
   const char *path;
@@ -168,7 +169,7 @@ static lm_status gather_slabs(struct save *w, lm_error *err)
   return s;
 }
 
-static lm_status commit(const struct save *w, lm_error *err)
+static lm_status commit(struct save *w, lm_error *err)
 {
   LM_TRY(lm_state_layout_check(w->path, &w->layout, LM_EINVAL, err));
   LM_TRY(lm_state_layout_seal(w->part, &w->layout, err));
