@@ -174,12 +174,13 @@ struct maker {
 
 static struct maker maker_new(const char *path, int memory)
 {
-  struct maker m = {create_file(path, memory), H5Pcreate(H5P_LINK_CREATE), H5Pcreate(H5P_DATASET_CREATE)};
+  struct maker m = {.links = H5Pcreate(H5P_LINK_CREATE), .datasets = H5Pcreate(H5P_DATASET_CREATE)};
   H5Pset_create_intermediate_group(m.links, 1);
   H5Pset_layout(m.datasets, H5D_CONTIGUOUS);
   H5Pset_alloc_time(m.datasets, H5D_ALLOC_TIME_EARLY);
   H5Pset_fill_time(m.datasets, H5D_FILL_TIME_NEVER);
   H5Pset_obj_track_times(m.datasets, false);
+  m.file = create_file(path, memory); /* last: the next call forgets why it failed */
   return m;
 }
 
@@ -348,15 +349,22 @@ static lm_status make_in_memory(const char *path, int memory, lm_state_layout *l
   return s;
 }
 
+/* The tensors and their hashes: less than the file will have. */
+static uint64_t bytes_at_least(const lm_state_layout *layout)
+{
+  uint64_t sum = layout->n_slabs * sizeof(lm_state_slab);
+  for (size_t i = 0; i < layout->n; i++) {
+    const lm_state_entry *e = &layout->tensors[i].entry;
+    sum += lm_state_elements(e->ndim, e->shape) * lm_dtype_size(e->dtype);
+  }
+  return sum;
+}
+
 /* ulimit -f holds for memory too. HDF5's own bytes are not known yet: at most these, generously. */
 static lm_status check_limit(const char *path, const lm_state_layout *layout, lm_error *err)
 {
   struct rlimit limit;
-  uint64_t need = (1 << 16) + layout->n * 4096 + layout->n_slabs * sizeof(lm_state_slab);
-  for (size_t i = 0; i < layout->n; i++) {
-    const lm_state_entry *e = &layout->tensors[i].entry;
-    need += lm_state_elements(e->ndim, e->shape) * lm_dtype_size(e->dtype);
-  }
+  uint64_t need = bytes_at_least(layout) + (1 << 16) + layout->n * 4096;
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= need) return LM_OK;
   return lm_fail(err, LM_EIO, "%s: %s: up to %" PRIu64 " bytes are needed, ulimit -f allows %" PRIu64, path,
                  strerror(EFBIG), need, (uint64_t)limit.rlim_cur);
@@ -391,6 +399,7 @@ static lm_status reserve(int fd, const char *path, uint64_t bytes, lm_error *err
 static lm_status make(const char *path, int fd, lm_state_layout *layout, lm_error *err)
 {
   LM_TRY(check_limit(path, layout, err));
+  LM_TRY(check_space(path, bytes_at_least(layout), err));
   int memory = memfd_create("mpilm-state-layout", MFD_CLOEXEC);
   if (memory < 0) return fail_errno(err, "get memory for its layout", path);
   lm_status s = make_in_memory(path, memory, layout, err);
