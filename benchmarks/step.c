@@ -42,7 +42,7 @@ static lm_status bench(const lm_config *cfg, lm_error *err)
     k->zero(lm_model_gradients(m), table->elements * sizeof(float));
     zero = now_best(zero, begin);
     begin = lm_clock();
-    lm_loss loss = lm_model_train(m, tokens, tokens + 1, B, T);
+    lm_loss loss = lm_model_train(m, tokens, tokens + 1, B, T, NULL);
     if (step > 1) pass = now_best(pass, begin);
     begin = lm_clock();
     double squares = k->sum_squares(lm_model_gradients(m), table->elements);

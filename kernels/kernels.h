@@ -40,7 +40,8 @@ typedef struct lm_kernels {
                         int C);
   /** dwte[token[b,t],:] += dy[b,t,:] in the order of (b,t); dwpe[t,:] += sum_b dy[b,t,:] in the order of b.
    *  dwte [V,C] f32; dwpe [>=T,C] f32 or NULL; dy [B,T,C]. */
-  void (*embedding_bwd)(lm_dtype t, float *dwte, float *dwpe, const void *dy, const int32_t *token, int B, int T, int C);
+  void (*embedding_bwd)(lm_dtype t, float *dwte, float *dwpe, const void *dy, const int32_t *token, int B, int T,
+                        int C);
 
   /** LayerNorm over C: y = (x - mean) rstd gain + bias, rstd = 1/sqrt(var + eps), var biased (/C).
    *  Where branch is not NULL: first sum = x + branch, and the norm is of sum (residual and norm in one pass).
@@ -76,10 +77,11 @@ typedef struct lm_kernels {
                         int T, int H, int H_kv, int D);
 
   /** loss[r] = log sum_{v<V} exp(z[r,v]) - z[r,target[r]], and 0 where target[r] < 0 (ignored).
-   *  With gradient: z[r,v] = softmax(z[r])[v] - (v == target[r]), in place; rows that are ignored and the padded
-   *  columns V <= v < Vp become 0.  z [rows,Vp]; target [rows] in [-1,V); loss [rows] f32. */
+   *  Where scale is not 0: z[r,v] = scale (softmax(z[r])[v] - (v == target[r])), the gradient of scale * loss, in
+   *  place; rows that are ignored and the padded columns V <= v < Vp become 0. Where it is 0, z stays.
+   *  z [rows,Vp]; target [rows] in [-1,V); loss [rows] f32; scale >= 0. */
   void (*cross_entropy)(lm_dtype t, float *loss, void *z, const int32_t *target, size_t rows, int V, int Vp,
-                        bool gradient);
+                        float scale);
 
   /** sum_i x[i]^2 in double; not finite where one x[i] is not. */
   double (*sum_squares)(const float *x, size_t n);
@@ -107,7 +109,8 @@ extern const lm_kernels lm_kernels_ref;
 bool lm_cpu_bf16_is_fast(void);
 
 /** Product FLOP/s that this process' threads reach with oneDNN in type t, measured for a quarter of a second, after
- *  lm_kernels_select() of the CPU backend: the peak that a run's speed is a share of. Local. 0 where memory is short. */
+ *  lm_kernels_select() of the CPU backend: the peak that a run's speed is a share of. Local. 0 where memory is short.
+ */
 double lm_cpu_product_rate(lm_dtype t);
 
 #endif

@@ -40,10 +40,11 @@ LM_INLINE float sum_of_exp(lm_dtype t, const void *z, size_t begin, size_t end, 
   return sum;
 }
 
-/* z[i] = exp(z[i] - largest) / sum, and 1 less at the target. */
-LM_INLINE void gradient_of(lm_dtype t, void *z, size_t begin, size_t end, size_t target, float largest, float sum)
+/* z[i] = scale exp(z[i] - largest) / sum, and scale less at the target. */
+LM_INLINE void gradient_of(lm_dtype t, void *z, size_t begin, size_t end, size_t target, float largest, float sum,
+                           float scale)
 {
-  float at_target = lm_exp(lm_load(t, z, target) - largest) / sum - 1, inverse = 1 / sum;
+  float at_target = scale * (lm_exp(lm_load(t, z, target) - largest) / sum - 1), inverse = scale / sum;
 #pragma omp simd
   for (size_t i = begin; i < end; i++) lm_store(t, z, i, lm_exp(lm_load(t, z, i) - largest) * inverse);
   lm_store(t, z, target, at_target);
@@ -51,7 +52,7 @@ LM_INLINE void gradient_of(lm_dtype t, void *z, size_t begin, size_t end, size_t
 
 /* The V logits that begin at element `at`. One pass for the sum, relative to the largest logit so far, and one for the
  * gradient. */
-LM_INLINE float row(lm_dtype t, void *z, size_t at, size_t V, size_t target, bool gradient)
+LM_INLINE float row(lm_dtype t, void *z, size_t at, size_t V, size_t target, float scale)
 {
   float largest = -FLT_MAX;
   double sum = 0;
@@ -65,12 +66,12 @@ LM_INLINE float row(lm_dtype t, void *z, size_t at, size_t V, size_t target, boo
     sum += (double)sum_of_exp(t, z, i, end, largest);
   }
   double loss = log(sum) + (double)largest - (double)lm_load(t, z, at + target);
-  if (gradient) gradient_of(t, z, at, at + V, at + target, largest, (float)sum);
+  if (scale != 0) gradient_of(t, z, at, at + V, at + target, largest, (float)sum, scale);
   return (float)loss;
 }
 
 void LM_LEVEL(lm_cross_entropy)(lm_dtype t, float *loss, void *z, const int32_t *target, size_t rows, int V, int Vp,
-                                bool gradient)
+                                float scale)
 {
   size_t V_ = (size_t)V, Vp_ = (size_t)Vp, size = lm_dtype_size(t);
 #pragma omp parallel for schedule(static) if (rows * V_ > SMALL)
@@ -79,10 +80,10 @@ void LM_LEVEL(lm_cross_entropy)(lm_dtype t, float *loss, void *z, const int32_t 
     if (ignored)
       loss[r] = 0;
     else if (t == LM_F32)
-      loss[r] = row(LM_F32, z, r * Vp_, V_, (size_t)target[r], gradient);
+      loss[r] = row(LM_F32, z, r * Vp_, V_, (size_t)target[r], scale);
     else
-      loss[r] = row(LM_BF16, z, r * Vp_, V_, (size_t)target[r], gradient);
+      loss[r] = row(LM_BF16, z, r * Vp_, V_, (size_t)target[r], scale);
     size_t kept = ignored ? 0 : V_; /* behind them, zeros */
-    if (gradient) memset((char *)z + (r * Vp_ + kept) * size, 0, (Vp_ - kept) * size);
+    if (scale != 0) memset((char *)z + (r * Vp_ + kept) * size, 0, (Vp_ - kept) * size);
   }
 }

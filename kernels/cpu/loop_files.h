@@ -39,7 +39,7 @@ void LM_LEVEL(lm_gelu_bwd)(lm_dtype t, void *dx, const void *dy, const void *x, 
 
 /* cross_entropy.c */
 void LM_LEVEL(lm_cross_entropy)(lm_dtype t, float *loss, void *z, const int32_t *target, size_t rows, int V, int Vp,
-                                bool gradient);
+                                float scale);
 
 /* optimizer.c */
 double LM_LEVEL(lm_sum_squares)(const float *x, size_t n);

@@ -14,17 +14,17 @@ static double log_sum_exp(lm_dtype t, const void *z, size_t i, int V)
 }
 
 void lm_cross_entropy_ref(lm_dtype t, float *loss, void *z, const int32_t *target, size_t rows, int V, int Vp,
-                          bool gradient)
+                          float scale)
 {
   for (size_t r = 0; r < rows; r++) {
     bool ignored = target[r] < 0;
     size_t row = r * (size_t)Vp;
     double lse = ignored ? 0 : log_sum_exp(t, z, row, V);
     loss[r] = ignored ? 0 : (float)(lse - lm_ref_load(t, z, row + (size_t)target[r]));
-    for (int v = 0; gradient && v < Vp; v++) {
+    for (int v = 0; scale != 0 && v < Vp; v++) {
       size_t i = row + (size_t)v;
       bool zero = ignored || v >= V;
-      lm_ref_store(t, z, i, zero ? 0 : exp(lm_ref_load(t, z, i) - lse) - (v == target[r]));
+      lm_ref_store(t, z, i, zero ? 0 : (double)scale * (exp(lm_ref_load(t, z, i) - lse) - (v == target[r])));
     }
   }
 }

@@ -50,7 +50,7 @@ void lm_attention_bwd_ref(lm_dtype t, void *dqkv, const void *dy, const void *y,
                           int B, int T, int H, int H_kv, int D);
 
 void lm_cross_entropy_ref(lm_dtype t, float *loss, void *z, const int32_t *target, size_t rows, int V, int Vp,
-                          bool gradient);
+                          float scale);
 
 double lm_sum_squares_ref(const float *x, size_t n);
 void lm_scale_ref(float *x, float a, size_t n);

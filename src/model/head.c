@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "model/parts.h"
 
-void lm_model_head(lm_model *m, size_t rows, bool gradient)
+void lm_model_head(lm_model *m, size_t rows, float scale)
 {
   size_t C = (size_t)m->C;
   for (size_t r = 0; r < rows; r += m->head_rows) {
@@ -10,8 +10,8 @@ void lm_model_head(lm_model *m, size_t rows, bool gradient)
     const void *x = lm_model_at(m, m->final_norm.out, r * C);
     void *z = m->work.logits;
     lm_linear_fwd(m, &m->head, z, x, n);
-    m->k->cross_entropy(m->t, m->work.loss + r, z, m->work.targets + r, n, m->V, m->Vp, gradient);
-    if (gradient) lm_linear_bwd(m, &m->head, lm_model_at(m, m->work.narrow, r * C), z, x, n);
+    m->k->cross_entropy(m->t, m->work.loss + r, z, m->work.targets + r, n, m->V, m->Vp, scale);
+    if (scale != 0) lm_linear_bwd(m, &m->head, lm_model_at(m, m->work.narrow, r * C), z, x, n);
   }
 }
 

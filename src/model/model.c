@@ -136,28 +136,29 @@ static uint64_t put_targets(lm_model *m, const int32_t *targets, size_t rows)
   return count;
 }
 
-static lm_loss run(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T, bool gradient)
+static lm_loss run(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T, float scale)
 {
   size_t rows = (size_t)B * (size_t)T;
   put_tokens(m, tokens, B, T);
   lm_loss loss = {.count = put_targets(m, targets, rows)};
   lm_model_forward(m, B, T);
-  lm_model_head(m, rows, gradient);
-  if (gradient) lm_model_backward(m, B, T);
+  lm_model_head(m, rows, scale);
+  if (scale != 0) lm_model_backward(m, B, T);
   m->k->to_host(m->host_loss, m->work.loss, rows * sizeof *m->host_loss);
   for (size_t i = 0; i < rows; i++) loss.sum += m->host_loss[i];
   return loss;
 }
 
-lm_loss lm_model_train(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T)
+lm_loss lm_model_train(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T,
+                       const lm_train_args *args)
 {
-  LM_ASSERT(m->training);
-  return run(m, tokens, targets, B, T, true);
+  LM_ASSERT(m->training && (args == NULL || args->loss_scale > 0));
+  return run(m, tokens, targets, B, T, args == NULL ? 1 : args->loss_scale);
 }
 
 lm_loss lm_model_eval(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T)
 {
-  return run(m, tokens, targets, B, T, false);
+  return run(m, tokens, targets, B, T, 0);
 }
 
 void lm_model_next(lm_model *m, const int32_t *tokens, int T, float *logits)

@@ -76,9 +76,17 @@ lm_dtype lm_model_compute(const lm_model *m);
 void *lm_model_weights(lm_model *m);    /* [elements] of the compute type, on the device */
 float *lm_model_gradients(lm_model *m); /* [elements] f32, on the device; NULL without training */
 
+/** What else a micro-batch of a training step needs. */
+typedef struct lm_train_args {
+  float loss_scale; /* > 0: gradients are those of loss_scale times the losses, which fp16 needs to stay in range */
+} lm_train_args;
+
 /** Forward and backward of one micro-batch; gradients of the *sum* of the losses are added to the gradients. Local.
- *  @param tokens, targets  [B,T] on the host; a target of -1 is ignored; 1 <= B <= max_B, 1 <= T <= n_ctx */
-lm_loss lm_model_train(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T);
+ *  @param tokens, targets  [B,T] on the host; a target of -1 is ignored; 1 <= B <= max_B, 1 <= T <= n_ctx
+ *  @param args  NULL: a loss scale of 1
+ *  @return the losses, not scaled */
+lm_loss lm_model_train(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T,
+                       const lm_train_args *args);
 
 /** Forward only. Local. */
 lm_loss lm_model_eval(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T);

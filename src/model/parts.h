@@ -82,9 +82,9 @@ void lm_model_forward(lm_model *m, int B, int T);
  */
 void lm_model_backward(lm_model *m, int B, int T);
 
-/** The head and the loss of the rows [0, rows), a chunk at a time: -> work.loss [rows]; with gradient also ->
- * work.narrow [rows,C] and the head's gradient. Local. */
-void lm_model_head(lm_model *m, size_t rows, bool gradient);
+/** The head and the loss of the rows [0, rows), a chunk at a time: -> work.loss [rows]; where scale is not 0
+ * also -> work.narrow [rows,C] and the head's gradient, of scale times the loss. Local. */
+void lm_model_head(lm_model *m, size_t rows, float scale);
 
 /** The logits of one row of final_norm.out -> work.next [Vp]. Local. */
 void lm_model_head_row(lm_model *m, size_t row);

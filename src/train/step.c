@@ -27,7 +27,7 @@ static lm_status accumulate(lm_trainer *t, struct shares *mine, lm_error *err)
     double begin = lm_clock();
     LM_TRY(lm_loader_fetch(t->loader, t->at.position, first + done, (uint64_t)B, t->tokens, t->targets, err));
     double fetched = lm_clock();
-    lm_loss loss = lm_model_train(t->model, t->tokens, t->targets, B, t->T);
+    lm_loss loss = lm_model_train(t->model, t->tokens, t->targets, B, t->T, NULL);
     mine->data += fetched - begin;
     mine->compute += lm_clock() - fetched;
     mine->loss += loss.sum;

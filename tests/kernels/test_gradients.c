@@ -183,7 +183,7 @@ static const int32_t target[X_ROWS] = {0, 5, -1, 3};
 static double cross_entropy(void)
 {
   float losses[X_ROWS];
-  k->cross_entropy(LM_F32, losses, logits, target, X_ROWS, X_V, X_VP, false);
+  k->cross_entropy(LM_F32, losses, logits, target, X_ROWS, X_V, X_VP, 0);
   return weighted_sum(losses, (float[]){1, 1, 1, 1}, X_ROWS);
 }
 
@@ -191,7 +191,7 @@ static void test_cross_entropy(void)
 {
   float dz[X_N], losses[X_ROWS];
   for (size_t i = 0; i < X_N; i++) dz[i] = logits[i] = 2 * input(16, i);
-  k->cross_entropy(LM_F32, losses, dz, target, X_ROWS, X_V, X_VP, true);
+  k->cross_entropy(LM_F32, losses, dz, target, X_ROWS, X_V, X_VP, 1);
   check("cross_entropy: dz", cross_entropy, logits, dz, 0, X_N);
 }
 

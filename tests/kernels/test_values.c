@@ -150,10 +150,10 @@ static void test_cross_entropy(void)
   const int32_t target[] = {2, -1, 0};
   float z[] = {0, l2, l3, 100, NAN, NAN, 1, 2, 100, 100, 1000, 1000, -1000, 100, INFINITY}, loss[3], before[15];
   memcpy(before, z, sizeof z);
-  k->cross_entropy(LM_F32, loss, z, target, 3, 3, 5, false);
+  k->cross_entropy(LM_F32, loss, z, target, 3, 3, 5, 0);
   tap_ok(near_all(loss, (double[]){log(2), 0, log(2)}, 3, 1e-6), "%s: losses; an ignored row has none", name);
   tap_ok(memcmp(before, z, sizeof z) == 0, "%s: without gradient the logits stay", name);
-  k->cross_entropy(LM_F32, loss, z, target, 3, 3, 5, true);
+  k->cross_entropy(LM_F32, loss, z, target, 3, 3, 5, 1);
   tap_ok(near_all(loss, (double[]){log(2), 0, log(2)}, 3, 1e-6), "%s: the same losses with gradient", name);
   tap_ok(near_all(z, (double[]){1. / 6, 1. / 3, -1. / 2, 0, 0}, 5, 1e-6), "%s: softmax 1/6 1/3 1/2 - target", name);
   tap_ok(near_all(z + 5, (double[]){0, 0, 0, 0, 0}, 5, 0), "%s: an ignored row gives no gradient, even of NaN", name);
@@ -169,7 +169,7 @@ static void test_rare_logits(void)
     for (int sign = -1; sign <= 1; sign++) {
       float row[V] = {0};
       row[at[i]] = sign == 0 ? NAN : (float)sign * INFINITY;
-      k->cross_entropy(LM_F32, loss, row, &(int32_t){1}, 1, V, V, true);
+      k->cross_entropy(LM_F32, loss, row, &(int32_t){1}, 1, V, V, 1);
       if (sign < 0) /* a probability of 0 is no error */
         tap_near(loss[0], log(V - 1), 1e-6, "%s: logit %d of %d is -inf", name, at[i], V);
       else
@@ -179,7 +179,7 @@ static void test_rare_logits(void)
   enum { HALF = 1500 }; /* longer than what a backend may take at a time */
   static float z[2 * HALF];
   for (int i = 0; i < HALF; i++) z[i] = -INFINITY, z[HALF + i] = 0;
-  k->cross_entropy(LM_F32, loss, z, &(int32_t){HALF}, 1, 2 * HALF, 2 * HALF, true);
+  k->cross_entropy(LM_F32, loss, z, &(int32_t){HALF}, 1, 2 * HALF, 2 * HALF, 1);
   tap_near(loss[0], log(HALF), 1e-6, "%s: a masked first half of the vocabulary costs nothing", name);
   tap_near(z[HALF + 1], 1. / HALF, 1e-6, "%s: and the rest shares the probability", name);
 }

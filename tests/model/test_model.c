@@ -65,7 +65,7 @@ static void test_finite_differences(bool tied, bool bias)
   lm_model *m = loaded(fixture_config(tied, bias), &lm_kernels_ref, LM_F32, true);
   const lm_param_table *t = lm_model_params(m);
   float *w = fixture_weights(t, 1);
-  lm_loss loss = lm_model_train(m, tokens, targets, 2, T);
+  lm_loss loss = lm_model_train(m, tokens, targets, 2, T, NULL);
   float *g = fixture_gradients(m, &lm_kernels_ref);
   double worst = 0;
   const char *name = "";
@@ -91,7 +91,7 @@ static float *in_pieces(const lm_kernels *k, int b, lm_loss *sum)
   *sum = (lm_loss){0};
   for (int i = 0; i < MAX_B; i += b) {
     int n = MAX_B - i < b ? MAX_B - i : b;
-    lm_loss one = lm_model_train(m, tokens + i * T, targets + i * T, n, T);
+    lm_loss one = lm_model_train(m, tokens + i * T, targets + i * T, n, T, NULL);
     sum->sum += one.sum;
     sum->count += one.count;
   }
@@ -127,9 +127,9 @@ static void test_backends(const lm_kernels *cpu)
     lm_model_config cfg = fixture_config((i & 1) != 0, (i & 2) != 0);
     lm_model *want = loaded(cfg, &lm_kernels_ref, LM_F32, true), *f32 = loaded(cfg, cpu, LM_F32, true);
     lm_model *bf16 = loaded(cfg, cpu, LM_BF16, true);
-    double loss = lm_model_train(want, tokens, targets, MAX_B, T).sum;
-    double loss_f32 = lm_model_train(f32, tokens, targets, MAX_B, T).sum;
-    double loss_bf16 = lm_model_train(bf16, tokens, targets, MAX_B, T).sum;
+    double loss = lm_model_train(want, tokens, targets, MAX_B, T, NULL).sum;
+    double loss_f32 = lm_model_train(f32, tokens, targets, MAX_B, T, NULL).sum;
+    double loss_bf16 = lm_model_train(bf16, tokens, targets, MAX_B, T, NULL).sum;
     float *g = fixture_gradients(want, &lm_kernels_ref), *g32 = fixture_gradients(f32, cpu);
     float *g16 = fixture_gradients(bf16, cpu);
     const char *name = "";
@@ -155,7 +155,7 @@ static void test_eval_and_next(const lm_kernels *k, lm_dtype compute)
   lm_model *plain = loaded(fixture_config(true, true), k, compute, false);
   size_t n = lm_model_params(m)->elements;
   float logits[V], logits_plain[V];
-  lm_loss first = lm_model_train(m, tokens, targets, MAX_B, T);
+  lm_loss first = lm_model_train(m, tokens, targets, MAX_B, T, NULL);
   float *g = fixture_gradients(m, k);
   lm_loss eval = lm_model_eval(m, tokens, targets, MAX_B, T);
   tap_ok(eval.sum == first.sum && eval.count == first.count, "%s %s: evaluation gives the loss of training", k->name,
@@ -177,7 +177,7 @@ static void test_eval_and_next(const lm_kernels *k, lm_dtype compute)
   tap_ok(same(g, after, n), "gradients are untouched");
   k->zero(lm_model_gradients(m), n * sizeof *g);
   free(after);
-  lm_loss again = lm_model_train(m, tokens, targets, MAX_B, T);
+  lm_loss again = lm_model_train(m, tokens, targets, MAX_B, T, NULL);
   after = fixture_gradients(m, k);
   tap_ok(again.sum == first.sum && same(g, after, n), "and the next step gives the same bits");
   free(after);
@@ -192,7 +192,7 @@ static float *on_threads(const lm_kernels *k, lm_dtype compute, int n, double *s
   int before = omp_get_max_threads();
   omp_set_num_threads(n);
   lm_model *m = loaded(fixture_config(false, true), k, compute, true);
-  *sum = lm_model_train(m, tokens, targets, MAX_B, T).sum;
+  *sum = lm_model_train(m, tokens, targets, MAX_B, T, NULL).sum;
   float *g = fixture_gradients(m, k);
   lm_model_free(m);
   omp_set_num_threads(before);
@@ -222,13 +222,36 @@ static void test_nothing_to_learn(const lm_kernels *k)
   lm_model *m = loaded(fixture_config(true, true), k, LM_F32, true);
   int32_t none[T];
   memset(none, 0xff, sizeof none);
-  lm_loss loss = lm_model_train(m, tokens, none, 1, T);
+  lm_loss loss = lm_model_train(m, tokens, none, 1, T, NULL);
   float *g = fixture_gradients(m, k);
   float largest = 0;
   for (size_t i = 0; i < lm_model_params(m)->elements; i++) largest = fmaxf(largest, fabsf(g[i]));
   tap_ok(loss.count == 0 && loss.sum == 0 && largest == 0, "%s: without targets no loss and no gradient", k->name);
   free(g);
   lm_model_free(m);
+}
+
+/* ---- the scale of the loss ---- */
+
+/* A power of two changes no bit but the exponent. */
+static void test_loss_scale(const lm_kernels *k)
+{
+  float *g[2];
+  double loss[2];
+  size_t n = 0;
+  for (int i = 0; i < 2; i++) {
+    lm_model *m = loaded(fixture_config(true, true), k, LM_F32, true);
+    loss[i] = lm_model_train(m, tokens, targets, 2, T, &(lm_train_args){.loss_scale = i ? 0x1p12f : 1}).sum;
+    g[i] = fixture_gradients(m, k);
+    n = lm_model_params(m)->elements;
+    lm_model_free(m);
+  }
+  size_t differ = 0;
+  for (size_t i = 0; i < n; i++) differ += g[1][i] != 0x1p12f * g[0][i];
+  tap_ok(differ == 0 && loss[0] == loss[1], "%s: a loss scale of 2^12 scales every gradient, and not the loss",
+         k->name);
+  free(g[0]);
+  free(g[1]);
 }
 
 /* ---- the vocabulary's padding ---- */
@@ -240,13 +263,13 @@ static void test_padding(const lm_kernels *k, bool tied)
   const lm_param_table *t = lm_model_params(m);
   const lm_param *p = lm_param_find(t, tied ? "token_embedding/weight" : "head/weight");
   float *w = fixture_weights(t, 1), logits[2][V];
-  lm_loss clean = lm_model_train(m, tokens, targets, MAX_B, T);
+  lm_loss clean = lm_model_train(m, tokens, targets, MAX_B, T, NULL);
   float *g = fixture_gradients(m, k);
   lm_model_next(m, tokens, T, logits[0]);
   for (size_t i = p->count; i < p->reserved; i++) w[p->offset + i] = 3;
   fixture_set(m, k, w);
   k->zero(lm_model_gradients(m), t->elements * sizeof *g);
-  lm_loss loss = lm_model_train(m, tokens, targets, MAX_B, T);
+  lm_loss loss = lm_model_train(m, tokens, targets, MAX_B, T, NULL);
   float *after = fixture_gradients(m, k);
   lm_model_next(m, tokens, T, logits[1]);
   tap_ok(loss.sum == clean.sum, "%s: padded rows get no probability (tied %d)", k->name, tied);
@@ -310,7 +333,7 @@ static void test_memory(void)
     lm_model *m = loaded(cfg, &k, compute, training);
     tap_ok(allocated == bytes.weights + bytes.gradients + bytes.activations, "%zu bytes, as measured", allocated);
     tap_ok(allocations == (training ? 3 : 2), "in one block each");
-    if (training) lm_model_train(m, tokens, targets, MAX_B, T);
+    if (training) lm_model_train(m, tokens, targets, MAX_B, T, NULL);
     lm_model_eval(m, tokens, targets, MAX_B, T);
     tap_ok(allocations == (training ? 3 : 2), "a step allocates nothing");
     lm_model_free(m);
@@ -384,6 +407,8 @@ int main(int argc, char **argv)
   test_threads(cpu, LM_BF16);
   test_nothing_to_learn(&lm_kernels_ref);
   test_nothing_to_learn(cpu);
+  test_loss_scale(&lm_kernels_ref);
+  test_loss_scale(cpu);
   for (int tied = 0; tied < 2; tied++) {
     test_padding(&lm_kernels_ref, tied != 0);
     test_padding(cpu, tied != 0);
