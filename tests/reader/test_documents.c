@@ -152,19 +152,19 @@ static void check_text(void)
   lm_buffer_free(&r.text);
 }
 
-/* A separator on the border of two pieces of reading (1 MiB) is found, whatever the offset. */
+/* Three pieces of reading (1 MiB) full of separators, shifted so that every byte of one falls on each border. */
 static void check_borders(void)
 {
-  enum { PIECE = 1 << 20 };
+  enum { RECORDS = 3 * (1 << 17), RECORD = 8 };
   lm_documents_config cfg = plain;
   cfg.separator = "<END>";
   bool ok = true;
-  char *bytes = malloc(PIECE + 16);
-  for (int shift = -6; shift <= 1; shift++) {
-    memset(bytes, 'x', PIECE + 16);
-    memcpy(bytes + PIECE + shift, cfg.separator, 5);
-    reading r = read_bytes("border.txt", bytes, PIECE + 16, &cfg);
-    ok = ok && r.status == LM_OK && r.counts.documents == 2 && r.counts.bytes == PIECE + 11;
+  char *bytes = malloc(RECORDS * RECORD + RECORD);
+  for (size_t shift = 0; shift < RECORD; shift++) {
+    memset(bytes, 'x', shift);
+    for (size_t i = 0; i < RECORDS; i++) memcpy(bytes + shift + i * RECORD, "abc<END>", RECORD);
+    reading r = read_bytes("border.txt", bytes, shift + RECORDS * RECORD, &cfg);
+    ok = ok && r.status == LM_OK && r.counts.documents == RECORDS && r.counts.bytes == RECORDS * 3 + shift;
     lm_buffer_free(&r.text);
   }
   free(bytes);

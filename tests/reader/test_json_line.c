@@ -65,6 +65,7 @@ static void check_values(void)
             "a\xef\xbf\xbd"
             "b",
             1);
+  GOOD_LONE("{\"text\":\"\\udc00\\udc00\"}", "\xef\xbf\xbd\xef\xbf\xbd", 2);
   GOOD_LONE("{\"text\":\"\\ude00\\ud83d\"}", "\xef\xbf\xbd\xef\xbf\xbd", 2);
   GOOD_LONE("{\"text\":\"\\ud83d\\ud83d\\ude00\\ud83d\\u0041\"}",
             "\xef\xbf\xbd\xf0\x9f\x98\x80\xef\xbf\xbd"
@@ -88,6 +89,7 @@ static void check_refusals(void)
       "byte 13 of the line: more follows the object; JSON Lines expects one object per line");
   bad("{\"text\":\"a\"},", "one object per line");
   bad("{\"text\":\"a\tb\"}", "byte 11 of the line: a raw control character");
+  bad("{\"text\":\"eight by\x1ftes at a time\"}", "byte 18 of the line: a raw control character");
   bad("{\"text\":\"\\x41\"}", "unknown escape");
   bad("{\"text\":\"\\u12g4\"}", "four hexadecimal digits");
   bad("{\"text\":\"\\u12\"}", "four hexadecimal digits");
