@@ -2,6 +2,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "command/input_options.h"
 
+#include "base/log.h"
+
+#include <inttypes.h>
 #include <string.h>
 
 enum { ON_BAD_STOP, ON_BAD_SKIP };
@@ -35,6 +38,16 @@ lm_status lm_input_config(const lm_input_options *o, lm_buffer *separator, lm_do
       .max_bad = o->max_bad,
       .first_bytes = o->first_bytes,
       .format = (lm_format)o->format,
+      .invalid_utf8 = (lm_invalid_utf8)o->invalid_utf8,
   };
   return LM_OK;
+}
+
+void lm_input_warn(const lm_documents_counts *c, const char *first_bad)
+{
+  if (c->bad > 0) lm_warn("%" PRIu64 " broken records were skipped; the first: %s", c->bad, first_bad);
+  if (c->lone_surrogates > 0)
+    lm_warn("%" PRIu64 " halves of surrogate pairs in JSON strings became U+FFFD", c->lone_surrogates);
+  if (c->invalid_utf8 > 0)
+    lm_warn("%" PRIu64 " byte sequences are not UTF-8 (--invalid-utf8 keep|replace|reject)", c->invalid_utf8);
 }

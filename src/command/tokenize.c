@@ -3,6 +3,7 @@
 #include "text/tokenize.h"
 #include "base/log.h"
 #include "command/command.h"
+#include "command/input_options.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -12,14 +13,12 @@
 #include <sys/stat.h>
 
 struct tokenize_options {
-  const char *vocab, *out, *val_out, *begin, *text_key, *separator;
+  const char *vocab, *out, *val_out, *begin;
   double val_fraction;
-  int64_t max_bad, first_bytes;
-  int pattern, format, on_bad;
+  int pattern;
+  lm_input_options input;
   bool json;
 };
-
-enum { ON_BAD_STOP, ON_BAD_SKIP };
 
 #define AT(field) offsetof(struct tokenize_options, field)
 static const lm_option options[] = {
@@ -31,37 +30,11 @@ static const lm_option options[] = {
      "the token dataset of the documents held out for validation"},
     {"val-fraction", LM_OPT_FLOAT, AT(val_fraction), "0.01", "(0, 1)", NULL,
      "about this share of the documents is held out, chosen by their hash: the same ones in every run"},
-    {"format", LM_OPT_CHOICE, AT(format), "auto", LM_FORMAT_WORDS, NULL,
-     "what the input holds; auto goes by the names of the files"},
-    {"text-key", LM_OPT_STRING, AT(text_key), "text", NULL, NULL, "the member of a JSON line that holds the text"},
-    {"document-separator", LM_OPT_STRING, AT(separator), "", NULL, NULL,
-     "splits a text file into documents; \\n, \\t, \\r and \\\\ are understood; empty: a file is one document"},
     {"bos", LM_OPT_STRING, AT(begin), "", NULL, NULL,
      "the special token that begins every document, such as <|begin_of_text|>; empty: none"},
-    {"on-bad", LM_OPT_CHOICE, AT(on_bad), "stop", "stop|skip", NULL, "what to do with a broken JSON line"},
-    {"max-bad", LM_OPT_INT, AT(max_bad), "1000", "[0, inf)", "lines", "stop all the same after so many skipped lines"},
-    {"first-bytes", LM_OPT_INT, AT(first_bytes), "0", "[0, inf)", "bytes",
-     "the document that reaches this much text is the last; 0: all"},
+    LM_INPUT_ROWS(AT(input)),
     {"json", LM_OPT_BOOL, AT(json), "false", NULL, NULL, "print the result as one JSON object"},
 };
-
-/* "\n" as typed in a shell -> a line feed. */
-static lm_status unescape(const char *text, lm_buffer *out, lm_error *err)
-{
-  static const char letters[] = "ntr\\", bytes[] = "\n\t\r\\";
-  LM_TRY(lm_buffer_append(out, "", 0, err));
-  for (const char *c = text; *c != '\0'; c++) {
-    char byte = *c;
-    if (byte == '\\') {
-      const char *letter = c[1] != '\0' ? strchr(letters, *++c) : NULL;
-      if (letter == NULL)
-        return lm_fail(err, LM_EINVAL, "--document-separator '%s': want \\n, \\t, \\r or \\\\ after a backslash", text);
-      byte = bytes[letter - letters];
-    }
-    LM_TRY(lm_buffer_append(out, &byte, 1, err));
-  }
-  return LM_OK;
-}
 
 static bool same_file(const char *a, const char *b)
 {
@@ -113,10 +86,10 @@ static lm_status print_json(const struct tokenize_options *o, const lm_tokenize_
 {
   const char *path[LM_SPLITS] = {o->out, o->val_out};
   const lm_documents_counts *c = &r->counts;
-  json_t *all =
-      json_pack("{s:I, s:I, s:I, s:I, s:I, s:i, s:f}", "documents", (json_int_t)c->documents, "empty",
-                (json_int_t)c->empty, "skipped", (json_int_t)c->bad, "lone_surrogates", (json_int_t)c->lone_surrogates,
-                "text_bytes", (json_int_t)c->bytes, "ranks", ranks, "seconds", r->seconds);
+  json_t *all = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:f}", "documents", (json_int_t)c->documents, "empty",
+                          (json_int_t)c->empty, "skipped", (json_int_t)c->bad, "lone_surrogates",
+                          (json_int_t)c->lone_surrogates, "invalid_utf8", (json_int_t)c->invalid_utf8, "text_bytes",
+                          (json_int_t)c->bytes, "ranks", ranks, "seconds", r->seconds);
   int failed = all == NULL;
   for (int i = 0; i < LM_SPLITS && !failed; i++)
     if (r->info[i].tokens > 0)
@@ -142,9 +115,7 @@ static void tell_summary(const lm_tokenize_result *r, int ranks)
 {
   const lm_documents_counts *c = &r->counts;
   double mib = (double)c->bytes / (1 << 20);
-  if (c->bad > 0) lm_warn("%" PRIu64 " broken lines were skipped; the first: %s", c->bad, r->first_bad);
-  if (c->lone_surrogates > 0)
-    lm_warn("%" PRIu64 " halves of surrogate pairs in JSON strings became U+FFFD", c->lone_surrogates);
+  lm_input_warn(c, r->first_bad);
   lm_info("tokenize: %" PRIu64 " documents, %.1f MiB of text in %.1f s, %.1f MiB/s on %d rank%s; %" PRIu64
           " empty dropped, %" PRIu64 " skipped",
           c->documents, mib, r->seconds, mib / r->seconds, ranks, ranks == 1 ? "" : "s", c->empty, c->bad);
@@ -154,8 +125,9 @@ static lm_status tokenize(const lm_comm *comm, const struct tokenize_options *o,
                           lm_buffer *separator, lm_vocab **vocab, lm_error *err)
 {
   const lm_list *inputs = lm_options_words(parsed);
+  lm_documents_config documents;
   lm_status s = check(o, parsed, comm->size, err);
-  if (s == LM_OK) s = unescape(o->separator, separator, err);
+  if (s == LM_OK) s = lm_input_config(&o->input, separator, &documents, err);
   if (s == LM_OK) s = lm_vocab_load(vocab, o->vocab, (lm_pattern)o->pattern, err);
   LM_TRY(lm_agree(comm, s, err));
   lm_tokenize_config cfg = {
@@ -165,12 +137,7 @@ static lm_status tokenize(const lm_comm *comm, const struct tokenize_options *o,
       .val_out = o->val_out,
       .begin = o->begin,
       .val_fraction = o->val_fraction,
-      .documents = {.text_key = o->text_key,
-                    .separator = separator->data,
-                    .skip_bad = o->on_bad == ON_BAD_SKIP,
-                    .max_bad = o->max_bad,
-                    .first_bytes = o->first_bytes,
-                    .format = (lm_format)o->format},
+      .documents = documents,
   };
   lm_tokenize_result result;
   LM_TRY(lm_tokenize(comm, *vocab, &cfg, &result, err));

@@ -120,9 +120,10 @@ static void tell_trained(const lm_vocab *v, const struct vocab_options *o, const
 {
   const lm_documents_counts *c = &r->read;
   lm_info("vocab train: %" PRIu64 " documents, %.1f MB of text, %" PRIu64 " distinct pieces in %.1f s; %" PRIu64
-          " merges in %.1f s; %" PRIu64 " documents were empty, %" PRIu64 " lines skipped",
+          " merges in %.1f s; %" PRIu64 " documents were empty, %" PRIu64 " records skipped",
           c->documents, (double)c->bytes / 1e6, r->pieces, r->read_seconds, r->merges, r->merge_seconds, c->empty,
           c->bad);
+  lm_input_warn(c, r->first_bad);
   if (lm_vocab_size(v) < o->size)
     lm_warn("the text has no more pairs to merge: the vocabulary has %u ids, %lld were wanted", lm_vocab_size(v),
             (long long)o->size);

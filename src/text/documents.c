@@ -7,6 +7,7 @@
 #include "text/decompress.h"
 #include "text/file_list.h"
 #include "text/json_line.h"
+#include "text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@ struct lm_documents {
   bool ended;       /* no more of the open file than what is in the window */
   lm_buffer window; /* [at, size) is not given out yet; no separator begins in [at, searched) */
   size_t at, searched;
+  lm_buffer mended; /* the document given last, where bad bytes of it were replaced */
   uint64_t record, position;
   lm_documents_place place;
   lm_documents_counts counts;
@@ -61,6 +63,7 @@ void lm_documents_close(lm_documents *d)
   if (d == NULL) return;
   lm_source_close(d->source);
   lm_buffer_free(&d->window);
+  lm_buffer_free(&d->mended);
   lm_file_list_free(&d->files);
   free(d);
 }
@@ -176,10 +179,17 @@ static lm_status forgive(lm_documents *d, lm_status s, lm_error *err)
   if (d->counts.bad == 0 && err != NULL) d->first_bad = *err;
   d->counts.bad++;
   if (d->counts.bad <= (uint64_t)(d->cfg.max_bad < 0 ? 0 : d->cfg.max_bad)) return LM_OK;
-  return lm_fail_in(err, s, "more than %lld broken lines, the last", (long long)d->cfg.max_bad);
+  return lm_fail_in(err, s, "more than %lld broken records, the last", (long long)d->cfg.max_bad);
 }
 
-/* A line that is blank or forgiven gives *text NULL, n 0. */
+/* Why a record is no document: an error, or forgiven and none. */
+static lm_status drop(lm_documents *d, lm_status s, lm_error *reason, lm_error *err)
+{
+  s = forgive(d, s, reason);
+  if (s != LM_OK && err != NULL) *err = *reason;
+  return s;
+}
+
 static lm_status text_of_line(lm_documents *d, char *line, size_t n, const char **text, size_t *size, bool *is_document,
                               lm_error *err)
 {
@@ -188,10 +198,41 @@ static lm_status text_of_line(lm_documents *d, char *line, size_t n, const char 
   if (lm_json_line_is_blank(line, n)) return LM_OK;
   lm_status s = lm_json_line_text(line, n, d->cfg.text_key, text, size, &d->counts.lone_surrogates, &reason);
   *is_document = s == LM_OK;
-  if (s == LM_OK) return LM_OK;
-  s = forgive(d, s, &reason);
-  if (s != LM_OK && err != NULL) *err = reason;
-  return s;
+  return s == LM_OK ? LM_OK : drop(d, s, &reason, err);
+}
+
+/* Count the bad sequences, the first at *text + at, and replace them where that is wanted. */
+static lm_status mend(lm_documents *d, size_t at, const char **text, size_t *n, lm_error *err)
+{
+  bool replace = d->cfg.invalid_utf8 == LM_INVALID_REPLACE;
+  const char *bytes = *text;
+  size_t copied = 0;
+  d->mended.size = 0;
+  while (at < *n) {
+    size_t bad = lm_utf8_bad(bytes + at, *n - at);
+    d->counts.invalid_utf8++;
+    if (replace) LM_TRY(lm_buffer_append(&d->mended, bytes + copied, at - copied, err));
+    if (replace) LM_TRY(lm_buffer_append(&d->mended, "\xef\xbf\xbd", 3, err));
+    copied = at += bad;
+    at += lm_utf8_valid(bytes + at, *n - at);
+  }
+  if (!replace) return LM_OK;
+  LM_TRY(lm_buffer_append(&d->mended, bytes + copied, *n - copied, err));
+  *text = d->mended.data;
+  *n = d->mended.size;
+  return LM_OK;
+}
+
+static lm_status check_utf8(lm_documents *d, const char **text, size_t *n, bool *is_document, lm_error *err)
+{
+  size_t at = lm_utf8_valid(*text, *n);
+  if (at == *n) return LM_OK;
+  if (d->cfg.invalid_utf8 != LM_INVALID_REJECT) return mend(d, at, text, n, err);
+  lm_error reason = {.rank = -1};
+  *is_document = false;
+  lm_status s = lm_fail(&reason, LM_EINVAL, "byte %zu of the document (0x%02x) is not UTF-8", at + 1,
+                        (unsigned)(unsigned char)(*text)[at]);
+  return drop(d, s, &reason, err);
 }
 
 /* The next record of the open file that is a document, maybe an empty one; *text is NULL where the file is used up. */
@@ -202,8 +243,9 @@ static lm_status next_of_file(lm_documents *d, const char **text, size_t *n, lm_
     bool is_document = true;
     LM_TRY(next_record(d, d->jsonl ? "\n" : d->cfg.separator, &record, n, err));
     *text = record;
-    if (record == NULL || !d->jsonl) return LM_OK;
-    LM_TRY(text_of_line(d, record, *n, text, n, &is_document, err));
+    if (record == NULL) return LM_OK;
+    if (d->jsonl) LM_TRY(text_of_line(d, record, *n, text, n, &is_document, err));
+    if (is_document) LM_TRY(check_utf8(d, text, n, &is_document, err));
     if (is_document) return LM_OK;
   }
 }

@@ -12,19 +12,24 @@
 typedef enum lm_format { LM_FORMAT_AUTO, LM_FORMAT_TEXT, LM_FORMAT_JSONL } lm_format;
 #define LM_FORMAT_WORDS "auto|text|jsonl" /* for option tables, in the order of the enum */
 
+/* What becomes of bytes that are not UTF-8: they stay; each bad sequence becomes U+FFFD; the document is broken. */
+typedef enum lm_invalid_utf8 { LM_INVALID_KEEP, LM_INVALID_REPLACE, LM_INVALID_REJECT } lm_invalid_utf8;
+#define LM_INVALID_WORDS "keep|replace|reject" /* for option tables, in the order of the enum */
+
 typedef struct lm_documents_config {
   const char *text_key;  /* of jsonl; "text" */
   const char *separator; /* splits a text file into documents ("\n\n"); "": a file is one document */
-  bool skip_bad;         /* broken jsonl lines are skipped and counted, up to max_bad; else they are an error */
+  bool skip_bad;         /* broken records are skipped and counted, up to max_bad; else they are an error */
   int64_t max_bad;
   int64_t first_bytes; /* the document that reaches this much text is the last; 0: all */
   lm_format format;
+  lm_invalid_utf8 invalid_utf8;
 } lm_documents_config;
 
-/* Documents given out and bytes of their text; documents dropped as empty; lines skipped as broken; halves of surrogate
- * pairs that became U+FFFD. */
+/* Documents given out and bytes of their text; documents dropped as empty; records skipped as broken; halves of
+ * surrogate pairs that became U+FFFD; bad sequences in the documents, kept or replaced. */
 typedef struct lm_documents_counts {
-  uint64_t documents, empty, bad, bytes, lone_surrogates;
+  uint64_t documents, empty, bad, bytes, lone_surrogates, invalid_utf8;
 } lm_documents_counts;
 
 /* Where a document was found. A record is a document of a text file, or a line (blank ones counted) of JSON Lines. */
@@ -41,9 +46,10 @@ typedef struct lm_documents lm_documents; /* opaque */
  * name, byte by byte, folder by folder; names that begin with a dot are left out. "-" is stdin. Files come in the order
  *  given. Compression is told by content, see decompress.h.
  *
- *  Text is passed on as it is: CR, NUL and bytes that are not UTF-8 stay. Only a byte order mark at the start of a file
- *  is dropped. Separators are found from the left and belong to no document; what follows the last one is a document
- *  only if it is not empty. In JSON Lines blank lines are no records; json_line.h says what a line may hold.
+ *  Text is passed on as it is: CR and NUL stay, nothing is normalised, and bytes that are not UTF-8 are counted and,
+ * unless cfg says otherwise, stay too. Only a byte order mark at the start of a file is dropped. Separators are found
+ * from the left and belong to no document; what follows the last one is a document only if it is not empty. In JSON
+ * Lines blank lines are no records; json_line.h says what a line may hold.
  *
  *  Memory: about twice the longest document or line, and 1 MiB.
  *  @param paths  kept
@@ -55,13 +61,13 @@ lm_status lm_documents_open(lm_documents **out, const char *const *paths, size_t
 
 /** The next document that is not empty. Local.
  *  @param[out] text  n bytes, valid until the next call; NULL at the end of all input
- *  @return LM_EINVAL names file and line and byte: a broken line; damaged or cut-off compressed data, which skip_bad
+ *  @return LM_EINVAL names file and line and byte: a broken record; damaged or cut-off compressed data, which skip_bad
  * never forgives. LM_EIO, LM_ENOMEM. Nothing may be asked of a stream that failed but its counts. */
 lm_status lm_documents_next(lm_documents *d, const char **text, size_t *n, lm_error *err) LM_NODISCARD;
 
 const lm_documents_counts *lm_documents_count(const lm_documents *d);
 
-/** Why the first of the skipped lines was skipped; "" where none was. Local. */
+/** Why the first of the skipped records was skipped; "" where none was. Local. */
 const char *lm_documents_first_bad(const lm_documents *d);
 
 /** Where the document given last was found. Local. */

@@ -7,6 +7,7 @@
 #include "text/learn_merges.h"
 #include "text/piece_counts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,9 +52,7 @@ static lm_status count_local(lm_piece_counts *c, const lm_comm *comm, const char
   LM_TRY(lm_documents_open(&d, paths, n_paths, cfg, err));
   lm_status s = count_documents(c, d, pattern, comm->rank, alone ? 1 : comm->size, err);
   report->read = *lm_documents_count(d);
-  if (s == LM_OK && report->read.bad > 0)
-    lm_warn("%llu broken lines were skipped; the first: %s", (unsigned long long)report->read.bad,
-            lm_documents_first_bad(d));
+  snprintf(report->first_bad, sizeof report->first_bad, "%s", lm_documents_first_bad(d));
   lm_documents_close(d);
   if (s == LM_OK && report->read.documents == 0)
     s = lm_fail(err, LM_EINVAL, "no training text in %s%s: every document is empty", paths[0],

@@ -12,7 +12,8 @@ enum { LM_VOCAB_SIZE_MIN = 257, LM_VOCAB_SIZE_MAX = 1 << 20 };
 /* What training saw; the same on all ranks. */
 typedef struct lm_vocab_report {
   lm_documents_counts read;
-  uint64_t pieces; /* distinct ones */
+  char first_bad[512]; /* why the first of the skipped records was skipped */
+  uint64_t pieces;     /* distinct ones */
   uint64_t merges;
   double read_seconds, merge_seconds;
 } lm_vocab_report;

@@ -182,9 +182,9 @@ static void check_jsonl(void)
   REFUSES("key.jsonl", three, &plain, "key.jsonl:2: has no key \"text\"; its keys are \"content\"", "a missing key");
   GIVES("key.jsonl", three, &skip, "|alpha|third", "a missing key, skipped");
   GIVES("key.ndjson", three, &content, "|beta", "another key");
-  REFUSES("key.jsonl", three, &none, "more than 0 broken lines", "no budget");
+  REFUSES("key.jsonl", three, &none, "more than 0 broken records", "no budget");
   REFUSES("key.jsonl", "{\"text\":1}\n\n{\"text\":2}\n{\"text\":\"x\"}\n", &skip,
-          "more than 1 broken lines, the last: ", "the budget is used up");
+          "more than 1 broken records, the last: ", "the budget is used up");
   reading r = read_bytes("key.jsonl", three, sizeof three - 1, &skip);
   tap_ok(r.counts.bad == 1 && strstr(r.first_bad, "key.jsonl:2: ") != NULL, "skipped lines are counted: %s",
          r.first_bad);
@@ -211,6 +211,59 @@ static void check_jsonl(void)
   REFUSES("array.json", "[\n {\n  \"text\": \"a\"\n },\n", &plain, "expects one object per line", "a JSON array");
   REFUSES("two.jsonl", "{\"text\":\"a\"}{\"text\":\"b\"}\n", &plain, "expects one object per line",
           "two objects on a line");
+}
+
+/* The replaced forms are those of Unicode 15, tables 3-8 to 3-11, and of any decoder that follows them. */
+static void check_utf8(void)
+{
+  lm_documents_config replace = plain, reject = plain, skip = plain;
+  replace.invalid_utf8 = LM_INVALID_REPLACE;
+  reject.invalid_utf8 = skip.invalid_utf8 = LM_INVALID_REJECT;
+  skip.skip_bad = true, skip.max_bad = 1;
+#define R "\xef\xbf\xbd"
+  static const struct {
+    const char *bytes, *replaced;
+    uint64_t bad;
+  } cases[] = {
+      {"caf\xe9", "caf" R, 1},
+      {"a\xf0\x9f\x98"
+       "b",
+       "a" R "b", 1},
+      {"\xed\xa0\xbd", R R R, 3},
+      {"\xc0\x80", R R, 2},
+      {"\xc0\xaf\xe0\x80\xbf\xf0\x81\x82"
+       "A",
+       R R R R R R R R "A", 8},
+      {"\xed\xa0\x80\xed\xbf\xbf\xed\xaf"
+       "A",
+       R R R R R R R R "A", 8},
+      {"\xf4\x91\x92\x93\xff"
+       "A\x80\xbf"
+       "B",
+       R R R R R "A" R R "B", 7},
+      {"\xe1\x80\xe2\xf0\x91\x92\xf1\xbf"
+       "A",
+       R R R R "A", 4},
+      {"eight plain bytes, then \xe2\x82", "eight plain bytes, then " R, 1},
+      {"caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 \xf4\x8f\xbf\xbf \xee\x80\x80 \xed\x9f\xbf", NULL, 0},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const char *want = cases[i].replaced != NULL ? cases[i].replaced : cases[i].bytes;
+    size_t n = strlen(cases[i].bytes);
+    reading kept = read_bytes("utf8.txt", cases[i].bytes, n, &plain);
+    reading r = read_bytes("utf8.txt", cases[i].bytes, n, &replace);
+    tap_ok(kept.status == LM_OK && kept.text.size == n + 1 && memcmp(kept.text.data + 1, cases[i].bytes, n) == 0 &&
+               kept.counts.invalid_utf8 == cases[i].bad && r.text.size == strlen(want) + 1 &&
+               memcmp(r.text.data + 1, want, strlen(want)) == 0 && r.counts.invalid_utf8 == cases[i].bad,
+           "case %zu: kept, replaced, counted", i);
+    lm_buffer_free(&kept.text);
+    lm_buffer_free(&r.text);
+  }
+#undef R
+  REFUSES("utf8.txt", "caf\xe9!", &reject, "utf8.txt:1: byte 4 of the document (0xe9) is not UTF-8", "rejected");
+  GIVES("utf8.jsonl", "{\"text\":\"a\xff\"}\n{\"text\":\"b\"}", &skip, "|b", "rejected and skipped");
+  GIVES("utf8.jsonl", "{\"text\":\"a\xff\\n\"}\n{\"text\":\"b\"}", &replace, "|a\xef\xbf\xbd\n|b",
+        "replaced in a line");
 }
 
 static void check_format(void)
@@ -464,6 +517,7 @@ int main(int argc, char **argv)
   check_text();
   check_borders();
   check_jsonl();
+  check_utf8();
   check_format();
   check_gzip();
   check_truncated();

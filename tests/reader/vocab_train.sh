@@ -65,7 +65,13 @@ printf '{"text":"alpha"}\n{"text":"beta\n{"text":"third"}\n' >broken.jsonl
 tap_exit 2 "a broken line, 4 ranks" -- ranks 4 "$MPILM" vocab train --size 300 --out no.json broken.jsonl
 tap_is "$(grep -c 'broken.jsonl:2: ' <<<"$tap_err")" 1 "a broken line: named once"
 tap_exit 0 "a broken line, skipped" -- train --size 300 --on-bad skip --out skipped.json broken.jsonl
-tap_like "$tap_err" '2 documents, .* 1 lines skipped' "a broken line, skipped: counted"
+tap_like "$tap_err" '2 documents, .* 1 records skipped' "a broken line, skipped: counted"
+tap_like "$tap_err" 'warning: 1 broken records were skipped; the first: broken.jsonl:2: ' "a broken line, skipped: where"
+printf 'caf\xe9 caf\xe9' >latin1.txt
+tap_exit 0 "bytes that are not UTF-8" -- train --size 300 --out latin1.json latin1.txt
+tap_like "$tap_err" 'warning: 2 byte sequences are not UTF-8' "bytes that are not UTF-8: counted"
+tap_exit 2 "bytes that are not UTF-8, rejected" -- train --size 300 --invalid-utf8 reject --out no.json latin1.txt
+tap_like "$tap_err" 'latin1.txt:1: byte 4 of the document' "bytes that are not UTF-8, rejected: where"
 head -c -20 all.jsonl.gz >cut.jsonl.gz
 tap_exit 2 "cut-off gzip" -- train --size 300 --on-bad skip --out no.json cut.jsonl.gz
 tap_like "$tap_err" 'cut.jsonl.gz: unexpected end of compressed data at byte [0-9]+' "cut-off gzip: where"
