@@ -5,9 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Two caches, both direct-mapped: a later piece takes the slot, so they never grow and never need clearing. The first
- * holds what nearly all words of a text are, in half a cache line each; the second what is longer. */
-enum { SHORT_BYTES = 16, SHORT_IDS = 3, SHORT_SLOTS = 1 << 16, LONG_BYTES = 64, LONG_IDS = 15, LONG_SLOTS = 1 << 13 };
+/* Two caches, whose entries are replaced by later pieces, so that they never grow and never need clearing. The first
+ * has what nearly all words of a text are, two entries a cache line: a new piece takes the second, and moves up when it
+ * is met again. The other has what is longer, in bytes or ids. */
+enum {
+  SHORT_BYTES = 16,
+  SHORT_IDS = 3,
+  SHORT_LINES = 1 << 15,
+  LONG_BYTES = 64,
+  LONG_IDS = 31,
+  LONG_SLOTS = 1 << 13,
+  IN_LONG = 255, /* short_entry.n_ids of a piece of few bytes and many ids */
+  BATCH = 32     /* pieces that are fetched together */
+};
 
 typedef struct short_entry {
   uint64_t key[2]; /* the bytes, then zeros */
@@ -15,15 +25,27 @@ typedef struct short_entry {
   uint8_t n, n_ids; /* n 0: empty */
 } short_entry;
 
+typedef struct short_line {
+  short_entry entry[2];
+} short_line;
+
 typedef struct long_entry {
   char bytes[LONG_BYTES];
   uint32_t ids[LONG_IDS];
-  uint16_t n, n_ids;
+  uint8_t n, n_ids;
 } long_entry;
+
+/* A piece on its way. */
+typedef struct pending {
+  const char *bytes;
+  size_t n;
+  uint64_t key[2];
+  short_line *line; /* NULL: too long for a line */
+} pending;
 
 struct lm_encoder {
   const lm_vocab *v;
-  short_entry *shorts;
+  short_line *lines;
   long_entry *longs;
   lm_merger merger;
 };
@@ -37,7 +59,7 @@ void lm_ids_free(lm_ids *ids)
 void lm_encoder_free(lm_encoder *e)
 {
   if (e == NULL) return;
-  free(e->shorts);
+  free(e->lines);
   free(e->longs);
   lm_merger_free(&e->merger);
   free(e);
@@ -45,7 +67,7 @@ void lm_encoder_free(lm_encoder *e)
 
 static lm_status allocate(lm_encoder *e, lm_error *err)
 {
-  LM_TRY(lm_alloc(&e->shorts, SHORT_SLOTS, sizeof *e->shorts, "the cache of an encoder", err));
+  LM_TRY(lm_alloc(&e->lines, SHORT_LINES, sizeof *e->lines, "the cache of an encoder", err));
   return lm_alloc(&e->longs, LONG_SLOTS, sizeof *e->longs, "the cache of an encoder", err);
 }
 
@@ -102,8 +124,8 @@ static lm_status encode_long(lm_encoder *e, const char *piece, size_t n, lm_ids 
   size_t before = out->size;
   LM_TRY(encode_uncached(e, piece, n, out, err));
   if (out->size - before > LONG_IDS) return LM_OK;
-  slot->n = (uint16_t)n;
-  slot->n_ids = (uint16_t)(out->size - before);
+  slot->n = (uint8_t)n;
+  slot->n_ids = (uint8_t)(out->size - before);
   memcpy(slot->bytes, piece, n);
   memcpy(slot->ids, out->data + before, slot->n_ids * sizeof *slot->ids);
   return LM_OK;
@@ -128,36 +150,60 @@ static inline void load_key(const char *s, size_t n, size_t left, uint64_t key[2
   memcpy(key, s, n);
 }
 
-static lm_status encode_short(lm_encoder *e, short_entry *slot, const uint64_t key[2], const char *piece, size_t n,
-                              lm_ids *out, lm_error *err)
+/* A piece that is not in its line: encode it, and keep it there. */
+static lm_status encode_short(lm_encoder *e, const pending *p, lm_ids *out, lm_error *err)
 {
+  short_entry *slot = &p->line->entry[1];
   size_t before = out->size;
-  LM_TRY(encode_uncached(e, piece, n, out, err));
-  if (out->size - before > SHORT_IDS) return LM_OK;
-  *slot = (short_entry){.key = {key[0], key[1]}, .n = (uint8_t)n, .n_ids = (uint8_t)(out->size - before)};
-  memcpy(slot->ids, out->data + before, slot->n_ids * sizeof *slot->ids);
+  LM_TRY(encode_uncached(e, p->bytes, p->n, out, err));
+  size_t n = out->size - before;
+  *slot =
+      (short_entry){.key = {p->key[0], p->key[1]}, .n = (uint8_t)p->n, .n_ids = n <= SHORT_IDS ? (uint8_t)n : IN_LONG};
+  if (n <= SHORT_IDS) memcpy(slot->ids, out->data + before, n * sizeof *slot->ids);
   return LM_OK;
 }
 
-/* Text without special tokens. */
+static inline bool is_entry(const short_entry *entry, const pending *p)
+{
+  return entry->n == p->n && entry->key[0] == p->key[0] && entry->key[1] == p->key[1];
+}
+
+static inline lm_status encode_next(lm_encoder *e, const pending *p, lm_ids *out, lm_error *err)
+{
+  if (p->line == NULL) return encode_long(e, p->bytes, p->n, out, err);
+  short_entry *entry = &p->line->entry[0];
+  if (!is_entry(entry, p)) {
+    if (!is_entry(entry + 1, p)) return encode_short(e, p, out, err);
+    short_entry first = entry[0];
+    entry[0] = entry[1];
+    entry[1] = first;
+  }
+  if (entry->n_ids == IN_LONG) return encode_long(e, p->bytes, p->n, out, err);
+  LM_TRY(reserve_ids(out, SHORT_IDS, err));
+  memcpy(out->data + out->size, entry->ids, sizeof entry->ids);
+  out->size += entry->n_ids;
+  return LM_OK;
+}
+
+/* Text without special tokens: cut a batch of pieces, so that their lines are fetched from memory at the same time. */
 static lm_status encode_ordinary(lm_encoder *e, const char *text, size_t n, lm_ids *out, lm_error *err)
 {
-  for (size_t i = 0, length; i < n; i += length) {
-    length = lm_split_next(e->v->pattern, text + i, n - i);
-    if (length > SHORT_BYTES) {
-      LM_TRY(encode_long(e, text + i, length, out, err));
-      continue;
+  pending batch[BATCH];
+  for (size_t i = 0; i < n;) {
+    size_t count = 0;
+    for (; count < BATCH && i < n; count++) {
+      pending *p = &batch[count];
+      p->bytes = text + i;
+      p->n = lm_split_next(e->v->pattern, text + i, n - i);
+      p->line = NULL;
+      if (p->n <= SHORT_BYTES) {
+        load_key(text + i, p->n, n - i, p->key);
+        p->line = &e->lines[mix(p->key[0], p->key[1] + p->n) % SHORT_LINES];
+        __builtin_prefetch(p->line, 1);
+      }
+      i += p->n;
     }
-    uint64_t key[2];
-    load_key(text + i, length, n - i, key);
-    short_entry *slot = &e->shorts[mix(key[0], key[1] + length) % SHORT_SLOTS];
-    if (slot->n != length || slot->key[0] != key[0] || slot->key[1] != key[1]) {
-      LM_TRY(encode_short(e, slot, key, text + i, length, out, err));
-      continue;
-    }
-    LM_TRY(reserve_ids(out, SHORT_IDS, err));
-    memcpy(out->data + out->size, slot->ids, sizeof slot->ids);
-    out->size += slot->n_ids;
+    for (size_t k = 0; k < count; k++) LM_TRY(encode_next(e, &batch[k], out, err));
   }
   return LM_OK;
 }

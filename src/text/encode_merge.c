@@ -18,28 +18,33 @@ void lm_merger_free(lm_merger *m)
   free(m->urgent.items);
 }
 
-/* Scratch for a piece of n tokens: five arrays in one block. */
+/* Scratch for a piece of n tokens: four arrays in one block. */
 static lm_status reserve(lm_merger *m, size_t n, lm_error *err)
 {
   if (n <= m->capacity) return LM_OK;
   size_t capacity = n + n / 2 + SCAN_MAX;
   free(m->ids);
   m->capacity = 0;
-  LM_TRY(lm_alloc(&m->ids, 5 * capacity, sizeof *m->ids, "a piece of text", err));
+  LM_TRY(lm_alloc(&m->ids, 4 * capacity, sizeof *m->ids, "a piece of text", err));
   m->capacity = capacity;
   m->ranks = m->ids + capacity;
-  m->merged = m->ranks + capacity;
-  m->next = m->merged + capacity;
+  m->next = m->ranks + capacity;
   m->previous = m->next + capacity;
   return LM_OK;
 }
 
-/* Look up the merge of the token at i with the one at j. */
-static inline void look_up(lm_merger *m, size_t i, size_t j)
+/* The bytes of a piece as tokens, and the ranks of the merges of neighbours; the last has none. */
+static lm_status begin(lm_merger *m, const char *piece, size_t n, lm_error *err)
 {
-  const lm_pair *p = lm_vocab_pair(m->v, m->ids[i], m->ids[j]);
-  m->ranks[i] = p != NULL ? p->rank : LM_NO_ID;
-  m->merged[i] = p != NULL ? p->id : LM_NO_ID;
+  const lm_vocab *v = m->v;
+  const uint8_t *s = (const uint8_t *)piece;
+  for (size_t i = 0; i < n; i++) {
+    m->ids[i] = v->of_byte[s[i]];
+    if (m->ids[i] == LM_NO_ID) return lm_fail(err, LM_EINVAL, "byte 0x%02x has no token in the vocabulary", s[i]);
+  }
+  for (size_t i = 0; i + 1 < n; i++) m->ranks[i] = v->byte_pairs[s[i] << 8 | s[i + 1]];
+  m->ranks[n - 1] = LM_NO_ID;
+  return LM_OK;
 }
 
 /* ---- short pieces ---- */
@@ -47,24 +52,23 @@ static inline void look_up(lm_merger *m, size_t i, size_t j)
 /* Find the lowest rank, merge, close the gap, again. @return tokens left in m->ids */
 static size_t merge_short(lm_merger *m, size_t n)
 {
-  for (size_t i = 0; i + 1 < n; i++) look_up(m, i, i + 1);
-  m->ranks[n - 1] = LM_NO_ID;
+  uint32_t *ids = m->ids, *ranks = m->ranks;
   for (;;) {
-    size_t best = 0;
-    for (size_t i = 1; i + 1 < n; i++)
-      if (m->ranks[i] < m->ranks[best]) best = i;
-    if (m->ranks[best] == LM_NO_ID) return n;
-    m->ids[best] = m->merged[best];
-    size_t behind = n - best - 2;
-    memmove(m->ids + best + 1, m->ids + best + 2, behind * sizeof *m->ids);
-    memmove(m->ranks + best + 1, m->ranks + best + 2, behind * sizeof *m->ranks);
-    memmove(m->merged + best + 1, m->merged + best + 2, behind * sizeof *m->merged);
+    uint32_t lowest = LM_NO_ID;
+#pragma omp simd reduction(min : lowest)
+    for (size_t i = 0; i < n; i++) lowest = ranks[i] < lowest ? ranks[i] : lowest;
+    if (lowest == LM_NO_ID) return n;
+    size_t at = 0;
+    while (ranks[at] != lowest) at++;
+    ids[at] = lm_vocab_merged(m->v, lowest);
     n--;
-    if (best + 1 < n)
-      look_up(m, best, best + 1);
-    else
-      m->ranks[best] = LM_NO_ID;
-    if (best > 0) look_up(m, best - 1, best);
+    for (size_t i = at + 1; i < n; i++) {
+      ids[i] = ids[i + 1];
+      ranks[i] = ranks[i + 1];
+    }
+    if (at > 0) lm_vocab_rank_soon(m->v, ids[at - 1], ids[at]);
+    ranks[at] = at + 1 < n ? lm_vocab_rank(m->v, ids[at], ids[at + 1]) : LM_NO_ID;
+    if (at > 0) ranks[at - 1] = lm_vocab_rank(m->v, ids[at - 1], ids[at]);
   }
 }
 
@@ -150,16 +154,16 @@ static lm_status merge_at(lm_merger *m, size_t i, uint32_t noted, uint32_t at_ha
 {
   if (m->ranks[i] != noted) return LM_OK;
   size_t gone = m->next[i], after = m->next[gone];
-  m->ids[i] = m->merged[i];
+  m->ids[i] = lm_vocab_merged(m->v, noted);
   m->ranks[i] = m->ranks[gone] = LM_NO_ID;
   m->next[i] = (uint32_t)after;
   if (i > 0) {
-    look_up(m, m->previous[i], i);
+    m->ranks[m->previous[i]] = lm_vocab_rank(m->v, m->ids[m->previous[i]], m->ids[i]);
     LM_TRY(note(m, m->previous[i], at_hand, err));
   }
   if (after < end) {
     m->previous[after] = (uint32_t)i;
-    look_up(m, i, after);
+    m->ranks[i] = lm_vocab_rank(m->v, m->ids[i], m->ids[after]);
     LM_TRY(note(m, i, at_hand, err));
   }
   return LM_OK;
@@ -197,8 +201,6 @@ static lm_status merge_long(lm_merger *m, size_t *n, lm_error *err)
   for (size_t i = 0; i < end; i++) {
     m->next[i] = (uint32_t)(i + 1);
     m->previous[i] = (uint32_t)(i - 1);
-    m->ranks[i] = LM_NO_ID;
-    if (i + 1 < end) look_up(m, i, i + 1);
     if (m->ranks[i] != LM_NO_ID) LM_TRY(enqueue(m, i, err));
   }
   while (m->queue.ranks.size > 0) {
@@ -218,11 +220,7 @@ lm_status lm_merge_piece(lm_merger *m, const char *piece, size_t n, lm_ids *out,
     return lm_fail(err, LM_EINVAL, "a piece of %zu bytes that no pattern splits; at most %d are supported", n,
                    PIECE_MAX);
   LM_TRY(reserve(m, n, err));
-  for (size_t i = 0; i < n; i++) {
-    m->ids[i] = m->v->of_byte[(uint8_t)piece[i]];
-    if (m->ids[i] == LM_NO_ID)
-      return lm_fail(err, LM_EINVAL, "byte 0x%02x has no token in the vocabulary", (uint8_t)piece[i]);
-  }
+  LM_TRY(begin(m, piece, n, err));
   if (n <= SCAN_MAX)
     n = merge_short(m, n);
   else

@@ -25,8 +25,8 @@ typedef struct lm_queue {
 /* Scratch of one thread; zero-initialise but for v; free with lm_merger_free(). */
 typedef struct lm_merger {
   const lm_vocab *v;
-  uint32_t *ids, *ranks, *merged; /* [capacity] tokens of a piece; rank and result of the merge with the next one */
-  uint32_t *next, *previous;      /* [capacity] neighbours, in a long piece */
+  uint32_t *ids, *ranks;     /* [capacity] tokens of a piece; the rank of the merge with the next one */
+  uint32_t *next, *previous; /* [capacity] neighbours, in a long piece */
   size_t capacity;
   lm_queue queue;
   uint32_t *sweep; /* places of the rank at hand, from left to right */

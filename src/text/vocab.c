@@ -25,6 +25,7 @@ void lm_vocab_free(lm_vocab *v)
   free(v->merges);
   free(v->specials);
   free(v->pairs);
+  free(v->byte_pairs);
   free(v->by_bytes);
   lm_buffer_free(&v->bytes);
   free(v);
@@ -75,9 +76,12 @@ const char *lm_vocab_bytes(const lm_vocab *v, uint32_t id, size_t *n)
 
 uint32_t lm_vocab_find(const lm_vocab *v, const char *bytes, size_t n)
 {
-  for (size_t i = lm_hash(bytes, n) & v->by_bytes_mask;; i = (i + 1) & v->by_bytes_mask) {
-    uint32_t id = v->by_bytes[i];
-    if (id == LM_NO_ID) return LM_NO_ID;
+  uint64_t hash = lm_hash(bytes, n);
+  for (size_t i = hash & v->by_bytes_mask;; i = (i + 1) & v->by_bytes_mask) {
+    uint64_t slot = v->by_bytes[i];
+    if (slot == 0) return LM_NO_ID;
+    if (slot >> 32 != hash >> 32) continue;
+    uint32_t id = (uint32_t)slot - 1;
     if (v->tokens[id].n == n && memcmp(v->bytes.data + v->tokens[id].at, bytes, n) == 0) return id;
   }
 }
@@ -94,7 +98,6 @@ lm_status lm_vocab_index(lm_vocab *v, lm_error *err)
 {
   size_t size = table_size(v->size);
   LM_TRY(lm_alloc(&v->by_bytes, size, sizeof *v->by_bytes, "the index of a vocabulary", err));
-  memset(v->by_bytes, 0xff, size * sizeof *v->by_bytes);
   memset(v->of_byte, 0xff, sizeof v->of_byte);
   v->by_bytes_mask = size - 1;
   for (uint32_t id = 0; id < v->size; id++) {
@@ -103,9 +106,10 @@ lm_status lm_vocab_index(lm_vocab *v, lm_error *err)
     if (n == 0 || v->tokens[id].special) continue;
     uint32_t other = lm_vocab_find(v, bytes, n);
     if (other != LM_NO_ID) return lm_fail(err, LM_EINVAL, "ids %u and %u spell the same bytes", other, id);
-    size_t slot = lm_hash(bytes, n) & v->by_bytes_mask;
-    while (v->by_bytes[slot] != LM_NO_ID) slot = (slot + 1) & v->by_bytes_mask;
-    v->by_bytes[slot] = id;
+    uint64_t hash = lm_hash(bytes, n);
+    size_t slot = hash & v->by_bytes_mask;
+    while (v->by_bytes[slot] != 0) slot = (slot + 1) & v->by_bytes_mask;
+    v->by_bytes[slot] = hash >> 32 << 32 | (id + 1);
     if (n == 1) v->of_byte[(uint8_t)*bytes] = id;
   }
   return LM_OK;
@@ -152,21 +156,27 @@ static bool count_merge(void *to, lm_merge m, uint32_t rank)
 static bool index_merge(void *to, lm_merge m, uint32_t rank)
 {
   lm_vocab *v = to;
-  uint64_t key = (uint64_t)m.left << 32 | m.right;
-  size_t i = lm_pair_slot(key) & v->pair_mask;
-  for (; v->pairs[i].rank != LM_NO_ID; i = (i + 1) & v->pair_mask)
-    if (v->pairs[i].key == key) return true;
-  v->pairs[i] = (lm_pair){.key = key, .rank = rank, .id = m.id};
+  const lm_token *left = &v->tokens[m.left], *right = &v->tokens[m.right];
+  uint64_t key = (uint64_t)m.left << 20 | m.right;
+  size_t i = lm_pair_hash(key) & v->pair_mask;
+  for (; v->pairs[i] != LM_NO_PAIR; i = (i + 1) & v->pair_mask)
+    if (v->pairs[i] >> 24 == key) return true;
+  v->pairs[i] = key << 24 | rank;
+  if (left->n == 1 && right->n == 1)
+    v->byte_pairs[(uint8_t)v->bytes.data[left->at] << 8 | (uint8_t)v->bytes.data[right->at]] = rank;
   return true;
 }
 
 static lm_status index_merges(lm_vocab *v, lm_error *err)
 {
-  size_t n = 0;
+  size_t n = 0, n_bytes = 256 * 256;
   lm_vocab_walk_merges(v, count_merge, &n);
+  if (n > LM_MERGES_MAX) return lm_fail(err, LM_EINVAL, "%zu merges, at most %d are supported", n, LM_MERGES_MAX);
   size_t size = table_size(n);
   LM_TRY(lm_alloc(&v->pairs, size, sizeof *v->pairs, "the index of the merges", err));
-  for (size_t i = 0; i < size; i++) v->pairs[i].rank = LM_NO_ID;
+  LM_TRY(lm_alloc(&v->byte_pairs, n_bytes, sizeof *v->byte_pairs, "the index of the merges", err));
+  memset(v->pairs, 0xff, size * sizeof *v->pairs);
+  memset(v->byte_pairs, 0xff, n_bytes * sizeof *v->byte_pairs);
   v->pair_mask = size - 1;
   lm_vocab_walk_merges(v, index_merge, v);
   return LM_OK;

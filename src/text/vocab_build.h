@@ -6,9 +6,8 @@
 #include "text/split.h"
 #include "text/vocab.h"
 
-enum {
-  LM_VOCAB_MAX = 1 << 24
-}; /* ids: far above any vocabulary in use, so that a broken file cannot ask for all memory */
+/* Far above any vocabulary in use: two ids and a rank fit in 64 bits, and a broken file cannot ask for all memory. */
+enum { LM_VOCAB_MAX = (1 << 20) - 1, LM_MERGES_MAX = 1 << 24 };
 
 typedef struct lm_token {
   size_t at;  /* in lm_vocab.bytes */
@@ -20,12 +19,6 @@ typedef struct lm_token {
 typedef struct lm_merge {
   uint32_t left, right, id;
 } lm_merge;
-
-/* A slot of the hash table of merges. */
-typedef struct lm_pair {
-  uint64_t key;      /* left << 32 | right */
-  uint32_t rank, id; /* rank LM_NO_ID: an empty slot */
-} lm_pair;
 
 typedef struct lm_special {
   uint32_t id;
@@ -46,9 +39,10 @@ struct lm_vocab {
   lm_special *specials; /* [n_specials], the longest first */
   size_t n_specials, specials_capacity;
   uint8_t special_first[256]; /* can a special token begin with this byte? 1: yes, 2: one that is always found */
-  lm_pair *pairs;             /* [pair_mask + 1] */
+  uint64_t *pairs;            /* [pair_mask + 1] merges by their two tokens: left, right, rank, in 20, 20, 24 bits */
   size_t pair_mask;
-  uint32_t *by_bytes; /* [by_bytes_mask + 1] ids of ordinary tokens by the hash of their bytes; LM_NO_ID: empty */
+  uint32_t *byte_pairs; /* [256 * 256] ranks of the merges of two bytes, by left * 256 + right */
+  uint64_t *by_bytes;   /* [by_bytes_mask + 1] ordinary tokens: upper bits of the hash of the bytes, id + 1; 0: empty */
   size_t by_bytes_mask;
 };
 
@@ -79,21 +73,35 @@ uint32_t lm_vocab_find(const lm_vocab *v, const char *bytes, size_t n);
  *  tokens. Local. `visit` returns false to stop; the result is then false. */
 bool lm_vocab_walk_merges(const lm_vocab *v, bool (*visit)(void *to, lm_merge m, uint32_t rank), void *to);
 
-static inline size_t lm_pair_slot(uint64_t key)
+#define LM_NO_PAIR UINT64_MAX /* an empty slot of lm_vocab.pairs */
+
+static inline size_t lm_pair_hash(uint64_t key)
 {
   key *= 0x9e3779b97f4a7c15u; /* 2^64 / the golden ratio (Knuth, The Art of Computer Programming 3, section 6.4) */
-  return (size_t)(key ^ key >> 32);
+  return (size_t)(key >> 32);
 }
 
-/** The merge of two neighbours, or NULL. Local. */
-static inline const lm_pair *lm_vocab_pair(const lm_vocab *v, uint32_t left, uint32_t right)
+/** The rank of the merge of two neighbours, or LM_NO_ID. Local. */
+static inline uint32_t lm_vocab_rank(const lm_vocab *v, uint32_t left, uint32_t right)
 {
-  uint64_t key = (uint64_t)left << 32 | right;
-  for (size_t i = lm_pair_slot(key) & v->pair_mask;; i = (i + 1) & v->pair_mask) {
-    const lm_pair *p = &v->pairs[i];
-    if (p->rank == LM_NO_ID) return NULL;
-    if (p->key == key) return p;
+  uint64_t key = (uint64_t)left << 20 | right;
+  for (size_t i = lm_pair_hash(key) & v->pair_mask;; i = (i + 1) & v->pair_mask) {
+    uint64_t slot = v->pairs[i];
+    if (slot >> 24 == key) return slot & 0xffffff;
+    if (slot == LM_NO_PAIR) return LM_NO_ID;
   }
+}
+
+/** Begin to fetch what lm_vocab_rank() will look at. Local. */
+static inline void lm_vocab_rank_soon(const lm_vocab *v, uint32_t left, uint32_t right)
+{
+  __builtin_prefetch(&v->pairs[lm_pair_hash((uint64_t)left << 20 | right) & v->pair_mask]);
+}
+
+/** The token that a merge makes. Local. */
+static inline uint32_t lm_vocab_merged(const lm_vocab *v, uint32_t rank)
+{
+  return v->by_rank ? rank : v->merges[rank].id;
 }
 
 /* ---- readers and writers, one a file format; `text` is the file's content, `path` is for messages ---- */
