@@ -143,6 +143,23 @@ static bool nothing_left(void)
          !lm_file_exists(in_folder("val.h5")) && !lm_file_exists(in_folder("val.h5.part"));
 }
 
+/* Ids of another split pattern on one rank alone would give a mixture. */
+static void check_other_vocab(void)
+{
+  lm_error err = {0};
+  lm_tokenize_result r;
+  lm_vocab *usual = vocab, *other;
+  const char *path = in_folder("good.jsonl");
+  if (lm_vocab_load(&other, "bytes", LM_PATTERN_CL100K, &err) != LM_OK) abort();
+  for (int bad = 1; bad < comm.size; bad++) {
+    vocab = comm.rank == bad ? other : usual;
+    tap_ok(tokenize(&path, 1, 0, &r, &err) == LM_EINVAL && err.rank == bad && strstr(err.text, "fingerprint") != NULL,
+           "rank %d alone has another vocabulary: %s", bad, err.text);
+  }
+  vocab = usual;
+  lm_vocab_free(other);
+}
+
 /* One rank alone has another input: all fail, with its words, and nothing is left. */
 static void check_one_rank_fails(void)
 {
@@ -167,6 +184,7 @@ static void check_one_rank_fails(void)
            "rank %d alone reads another file: %s", bad, err.text);
     tap_ok(nothing_left(), "nothing is left");
   }
+  check_other_vocab();
   const char *path = in_folder("good.jsonl");
   lm_tokenize_config cfg = {.paths = &path, .n_paths = 1, .documents = {.text_key = "text"}};
   cfg.out = comm.rank == comm.size - 1 ? in_folder("none/x.h5") : in_folder("train.h5");
