@@ -69,7 +69,7 @@ static lm_status load_json(lm_vocab **v, const char *added, const char *pre, con
 
 static void test_json(void)
 {
-  lm_vocab *text, *pairs;
+  lm_vocab *text, *pairs = NULL;
   lm_error err = {0};
   tap_ok(load_json(&text, end_token, byte_level, "", as_text, "", &err) == LM_OK, "merges as text load: %s", err.text);
   tap_ok(load_json(&pairs, end_token, byte_level, "", as_pairs, "", &err) == LM_OK, "merges as pairs: %s", err.text);
@@ -98,7 +98,7 @@ static void test_json(void)
 
 static void test_whole_first(void)
 {
-  lm_vocab *merge, *whole;
+  lm_vocab *merge, *whole = NULL;
   lm_error err = {0};
   static const char merges[] = "\"a b\",\"\xc4\xa0 ab\"", three[] = "\"a b\",\"b c\",\"ab c\",\"\xc4\xa0 ab\"";
   tap_ok(load_json(&merge, end_token, byte_level, "", merges, "", &err) == LM_OK &&
@@ -229,7 +229,7 @@ static void test_ranks(void)
 {
   /* ! " # !" "# !"# and ""# : any two tokens whose joined bytes are a token merge, the lowest rank first. */
   static const char ranks[] = "IQ== 0\nIg== 1\nIw== 2\nISI= 3\nIiM= 4\nISIj 5\r\nIiIj 6\n";
-  lm_vocab *v, *loaded;
+  lm_vocab *v, *loaded = NULL;
   lm_error err = {0};
   write_file(FILE_NAME, ranks, sizeof ranks - 1);
   tap_ok(lm_vocab_load(&v, FILE_NAME, LM_PATTERN_AUTO, &err) == LM_EINVAL && strstr(err.text, "--pattern") != NULL,
@@ -305,7 +305,7 @@ static void test_merging(void)
   char text[1200];
   uint32_t state = 5;
   lm_error err = {0};
-  lm_vocab *v = random_vocab(merges, &state), *again;
+  lm_vocab *v = random_vocab(merges, &state), *again = NULL;
   lm_encoder *e;
   lm_ids ids = {0};
   bool same = true, back = true;
