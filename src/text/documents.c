@@ -1,7 +1,5 @@
 /* src/text/documents.c - files -> documents, in a stable order. */
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "config.h" /* memmem */
-
 #include "text/documents.h"
 
 #include "text/decompress.h"

@@ -1,7 +1,5 @@
 /* tests/reader/test_json_line.c - one line of JSON Lines, against what RFC 8259 says and what jansson reads. */
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "config.h" /* memmem */
-
 #include "base/rng.h"
 #include "tests/tap.h"
 #include "text/json_line.h"
