@@ -37,16 +37,17 @@ static void measure(lm_dtype t, int B, int T, int H, int H_kv, int D, double pea
   void *qkv = tensor(t, rows * heads * (size_t)D), *dqkv = tensor(t, rows * heads * (size_t)D);
   void *y = tensor(t, rows * (size_t)(H * D)), *dy = tensor(t, rows * (size_t)(H * D));
   float *lse = tensor(LM_F32, rows * (size_t)H);
+  const lm_attention a = {.B = B, .T = T, .H = H, .H_kv = H_kv, .D = D};
   double forward = 1e30, backward = 1e30, start = lm_clock();
 
   do {
-    double a = lm_clock(), b, c;
-    k->attention_fwd(t, y, lse, qkv, B, T, H, H_kv, D);
-    b = lm_clock();
-    k->attention_bwd(t, dqkv, dy, y, lse, qkv, B, T, H, H_kv, D);
-    c = lm_clock();
-    if (b - a < forward) forward = b - a;
-    if (c - b < backward) backward = c - b;
+    double begin = lm_clock(), middle, end;
+    k->attention_fwd(t, y, lse, qkv, &a);
+    middle = lm_clock();
+    k->attention_bwd(t, dqkv, dy, y, lse, qkv, &a);
+    end = lm_clock();
+    if (middle - begin < forward) forward = middle - begin;
+    if (end - middle < backward) backward = end - middle;
   } while (lm_clock() - start < 0.3);
   /* Two products forward, five backward (the scores again), of which the causal half is needed: T (T + 1) / 2 scores.
    */

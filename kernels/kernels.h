@@ -21,6 +21,33 @@ typedef struct lm_adamw_config {
   float decay;        /* >= 0, scaled by lr at each step */
 } lm_adamw_config;
 
+/** Which elements a dropout takes out: element e of row r of part h (a head; 0 elsewhere) of sequence b goes where word
+ *  e % 4 of Philox4x32-10 is below rate 2^32. Its key is the first two of lm_random_words(seed, LM_STREAM_DROPOUT,
+ *  sample + b, 0), its counter (e / 4, r, h, place). So a mask depends on neither ranks, micro-batches nor threads, and
+ *  the backward finds the one of the forward. What stays is divided by 1 - rate.
+ *  Srivastava et al., JMLR 15 (2014), section 4. */
+typedef struct lm_dropout {
+  float rate;      /* [0, 1) */
+  uint64_t seed;   /* of the run */
+  uint64_t sample; /* position of sequence 0 in the endless sequence of samples: never the same twice in a run */
+  uint32_t place;  /* in the model: no two dropouts of one pass share it */
+} lm_dropout;
+
+/** What an attention works on. */
+typedef struct lm_attention {
+  int B, T, H, H_kv, D; /* H a multiple of H_kv */
+  const int32_t *start; /* [B,T]: query (b,t) sees keys start[b,t] .. t; 0 <= start[b,t] <= t, never falling with t.
+                           NULL: from 0 */
+  const lm_dropout *dropout; /* of the probabilities: part h, row query, element key; NULL: none */
+} lm_attention;
+
+/** What is added to the negative log-likelihood of a target. */
+typedef struct lm_objective {
+  float z_loss;          /* >= 0: + z_loss lse^2.  Chowdhery et al., arXiv:2204.02311, section 5 */
+  float label_smoothing; /* [0, 1): the target has 1 - s of the probability, and all V tokens share s evenly.
+                            Szegedy et al., arXiv:1512.00567, section 7 */
+} lm_objective;
+
 typedef struct lm_kernels {
   const char *name; /* "ref", "cpu", "cuda" */
   const char *isa;  /* what the loops were compiled for: "x86-64-v4", "sm_90a" */
@@ -55,6 +82,29 @@ typedef struct lm_kernels {
   void (*layernorm_bwd)(lm_dtype t, void *dx, float *dgain, float *dbias, const void *dy, const void *x,
                         const float *mean, const float *rstd, const void *gain, size_t rows, int C);
 
+  /** RMSNorm over C: y = x rstd gain, rstd = 1/sqrt(mean_C(x^2) + eps); with branch as layernorm_fwd.
+   *  y, x, branch, sum [rows,C]; gain [C]; rstd [rows] f32.  Zhang & Sennrich, arXiv:1910.07467, eq. 4. */
+  void (*rmsnorm_fwd)(lm_dtype t, void *y, float *rstd, void *sum, const void *x, const void *branch, const void *gain,
+                      size_t rows, int C, float eps);
+  /** With xhat = x rstd, a = gain dy: dx += rstd (a - xhat mean_C(a xhat)); dgain += sum_rows dy xhat. */
+  void (*rmsnorm_bwd)(lm_dtype t, void *dx, float *dgain, const void *dy, const void *x, const float *rstd,
+                      const void *gain, size_t rows, int C);
+
+  /** RMSNorm of each query head and each key head over D; values are copied.  y, x [rows,(H + 2 H_kv) D] as the qkv of
+   *  attention_fwd; q_gain, k_gain [D]; rstd [rows,H + H_kv] f32.  Henry et al., arXiv:2010.04245, with RMSNorm. */
+  void (*qk_norm_fwd)(lm_dtype t, void *y, float *rstd, const void *x, const void *q_gain, const void *k_gain,
+                      size_t rows, int H, int H_kv, int D, float eps);
+  /** dqkv is the gradient of y on entry, of x on return. dq_gain, dk_gain [D] f32 are added to. */
+  void (*qk_norm_bwd)(lm_dtype t, void *dqkv, float *dq_gain, float *dk_gain, const void *x, const float *rstd,
+                      const void *q_gain, const void *k_gain, size_t rows, int H, int H_kv, int D);
+
+  /** Rotary positions of the query and key heads, in place: the pair (x[d], x[d + D/2]) of a head turns by the angle of
+   *  (position, d): (x1 cos - x2 sin, x2 cos + x1 sin), Hugging Face's order. Row (b,t) has position first + t. inverse
+   *  turns back, which is the backward.  qkv [B,T,(H + 2 H_kv) D], D even; angles [>= first + T,D] f32: D/2 cosines,
+   *  then D/2 sines.  Su et al., arXiv:2104.09864, eq. 34. */
+  void (*rope)(lm_dtype t, void *qkv, const float *angles, int first, bool inverse, int B, int T, int H, int H_kv,
+               int D);
+
   /** y = x w^T + bias.  y [M,N]; x [M,K]; w [N,K] (output by input, as torch.nn.Linear); bias [N] or NULL. */
   void (*linear_fwd)(lm_dtype t, void *y, const void *x, const void *w, const void *bias, size_t M, int N, int K);
   /** dx = dy w.  dx [M,K]; dy [M,N]. */
@@ -67,21 +117,31 @@ typedef struct lm_kernels {
   /** dx = dy gelu'(x); dx may be dy. */
   void (*gelu_bwd)(lm_dtype t, void *dx, const void *dy, const void *x, size_t n);
 
+  /** y = silu(gate) up, silu(x) = x / (1 + exp(-x)).  y [rows,F]; x [rows,2F]: F gates, then F ups.
+   *  Shazeer, arXiv:2002.05202, eq. 6. */
+  void (*swiglu_fwd)(lm_dtype t, void *y, const void *x, size_t rows, int F);
+  /** dgate = dy up silu'(gate), dup = dy silu(gate).  dx, x [rows,2F]; dy [rows,F]. */
+  void (*swiglu_bwd)(lm_dtype t, void *dx, const void *dy, const void *x, size_t rows, int F);
+
+  /** y = x with elements taken out: row (b,t) is row t of sequence b.  y, x [B,T,C]; y may be x. Its own backward. */
+  void (*dropout)(lm_dtype t, void *y, const void *x, const lm_dropout *how, int B, int T, int C);
+
   /** Causal attention, y = softmax(q k^T / sqrt(D) + mask) v per head; memory linear in T (tiled, online softmax).
    *  qkv [B,T,(H + 2 H_kv) D]: the H query heads, then H_kv key heads, then H_kv value heads; query head h reads
    *  key/value head h H_kv / H.  y [B,T,H D]; lse [B,H,T] f32 = log sum_j exp(score_j), kept for the backward.
    *  Dao et al., arXiv:2205.14135, Algorithm 1. */
-  void (*attention_fwd)(lm_dtype t, void *y, float *lse, const void *qkv, int B, int T, int H, int H_kv, int D);
+  void (*attention_fwd)(lm_dtype t, void *y, float *lse, const void *qkv, const lm_attention *a);
   /** dqkv [B,T,(H + 2 H_kv) D], dy, y [B,T,H D]. Same paper, Algorithm 4 (backward, from lse; scores recomputed). */
-  void (*attention_bwd)(lm_dtype t, void *dqkv, const void *dy, const void *y, const float *lse, const void *qkv, int B,
-                        int T, int H, int H_kv, int D);
+  void (*attention_bwd)(lm_dtype t, void *dqkv, const void *dy, const void *y, const float *lse, const void *qkv,
+                        const lm_attention *a);
 
-  /** loss[r] = log sum_{v<V} exp(z[r,v]) - z[r,target[r]], and 0 where target[r] < 0 (ignored).
-   *  Where scale is not 0: z[r,v] = scale (softmax(z[r])[v] - (v == target[r])), the gradient of scale * loss, in
-   *  place; rows that are ignored and the padded columns V <= v < Vp become 0. Where it is 0, z stays.
-   *  z [rows,Vp]; target [rows] in [-1,V); loss [rows] f32; scale >= 0. */
-  void (*cross_entropy)(lm_dtype t, float *loss, void *z, const int32_t *target, size_t rows, int V, int Vp,
-                        float scale);
+  /** loss[r] = lse - z[r,target[r]], lse = log sum_{v<V} exp(z[r,v]), and 0 where target[r] < 0 (ignored). With an
+   *  objective (NULL: none): lse - (1 - s) z[r,target[r]] - s mean_{v<V} z[r,v] + z_loss lse^2, s = label_smoothing.
+   *  Where scale is not 0: z[r,v] = scale (softmax(z[r])[v] (1 + 2 z_loss lse) - (1 - s) (v == target[r]) - s/V), the
+   *  gradient of scale * loss, in place; rows that are ignored and the padded columns V <= v < Vp become 0. Where it is
+   *  0, z stays.  z [rows,Vp]; target [rows] in [-1,V); loss [rows] f32; scale >= 0. */
+  void (*cross_entropy)(lm_dtype t, float *loss, void *z, const int32_t *target, const lm_objective *objective,
+                        size_t rows, int V, int Vp, float scale);
 
   /** sum_i x[i]^2 in double; not finite where one x[i] is not. */
   double (*sum_squares)(const float *x, size_t n);

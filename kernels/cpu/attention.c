@@ -1,5 +1,6 @@
 /* kernels/cpu/attention.c - causal attention in tiles of the score matrix, none of which is kept. */
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "kernels/cpu/keep.h"
 #include "kernels/cpu/loop_files.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/vector.h"
@@ -135,14 +136,23 @@ typedef struct problem {
   size_t T, H, H_kv, D, ld; /* ld: D rounded up to whole vectors, the row length of tiles */
   size_t row;               /* elements between positions of qkv: (H + 2 H_kv) D */
   float scale;
+  const int32_t *start; /* [B,T], or NULL */
+  const lm_dropout *dropout;
 } problem;
 
-static problem describe(lm_dtype t, int T, int H, int H_kv, int D)
+static problem describe(lm_dtype t, const lm_attention *a)
 {
-  problem p = {.t = t, .size = lm_dtype_size(t), .T = (size_t)T, .H = (size_t)H, .H_kv = (size_t)H_kv, .D = (size_t)D};
+  problem p = {.t = t,
+               .size = lm_dtype_size(t),
+               .T = (size_t)a->T,
+               .H = (size_t)a->H,
+               .H_kv = (size_t)a->H_kv,
+               .D = (size_t)a->D,
+               .start = a->start,
+               .dropout = a->dropout};
   p.ld = (p.D + LM_LANES - 1) / LM_LANES * LM_LANES;
   p.row = (p.H + 2 * p.H_kv) * p.D;
-  p.scale = 1 / sqrtf((float)D);
+  p.scale = 1 / sqrtf((float)a->D);
   return p;
 }
 
@@ -157,19 +167,62 @@ static size_t tile_rows(const problem *p, size_t first)
   return p->T - first < TILE ? p->T - first : TILE;
 }
 
+/* ---- Who sees what: a query the keys of its document up to its own position, less what dropout takes ---- */
+
+/* The first tile of keys that a query from `first` on sees: starts never fall. */
+static size_t first_tile(const problem *p, size_t b, size_t first)
+{
+  return p->start == NULL ? 0 : (size_t)p->start[b * p->T + first] / TILE * TILE;
+}
+
+/* Scores [keys,TILE] of a tile: those of keys that a query does not see become -infinity. */
+static void mask(const problem *p, float *s, size_t b, size_t first, size_t j)
+{
+  size_t keys = tile_rows(p, j), queries = tile_rows(p, first);
+  const int32_t *start = p->start == NULL ? NULL : p->start + b * p->T + first;
+  for (size_t k = 1; j == first && k < keys; k++)
+    for (size_t i = 0; i < k; i++) s[k * TILE + i] = -INFINITY;
+  if (start == NULL || (size_t)start[queries - 1] <= j) return;
+  for (size_t i = 0; i < queries; i++)
+    for (size_t k = 0; k < keys && j + k < (size_t)start[i]; k++) s[k * TILE + i] = -INFINITY;
+}
+
+/* factor [TILE,TILE]: what dropout makes of each probability of the tile. */
+static void drop(const problem *p, float *factor, size_t b, size_t h, size_t first, size_t j)
+{
+  const lm_keep keep = lm_keep_of(p->dropout, b);
+  for (size_t k = 0; k < TILE; k += 4) {
+#pragma omp simd
+    for (size_t i = 0; i < TILE; i++) {
+      float f[4];
+      lm_keep_factors(&keep, (uint32_t)h, (uint32_t)(first + i), (uint32_t)((j + k) / 4), f);
+      factor[k * TILE + i] = f[0];
+      factor[(k + 1) * TILE + i] = f[1];
+      factor[(k + 2) * TILE + i] = f[2];
+      factor[(k + 3) * TILE + i] = f[3];
+    }
+  }
+}
+
+static void scale_by(float *restrict x, const float *restrict factor, size_t rows)
+{
+#pragma omp simd
+  for (size_t i = 0; i < rows * TILE; i++) x[i] *= factor[i];
+}
+
 /* ---- Forward ---- */
 
 /* A thread's memory: the keys and values of a head, [T,ld] each, and the tiles of a block of queries. */
 typedef struct forward_tiles {
   float *k, *v;
-  float *q;      /* [TILE,ld], then the result */
-  float *qt, *o; /* [D,TILE]: queries, scaled, and the result, transposed */
-  float *s;      /* [TILE,TILE]: key, query */
+  float *q;        /* [TILE,ld], then the result */
+  float *qt, *o;   /* [D,TILE]: queries, scaled, and the result, transposed */
+  float *s, *keep; /* [TILE,TILE]: key, query; the factors of dropout */
 } forward_tiles;
 
 static size_t forward_size(const problem *p)
 {
-  return 2 * p->T * p->ld + TILE * p->ld + 2 * TILE * p->D + TILE * TILE;
+  return 2 * p->T * p->ld + TILE * p->ld + 2 * TILE * p->D + 2 * TILE * TILE;
 }
 
 static forward_tiles forward_memory(const problem *p, float *m)
@@ -179,22 +232,17 @@ static forward_tiles forward_memory(const problem *p, float *m)
   f.qt = f.q + TILE * p->ld;
   f.o = f.qt + TILE * p->D;
   f.s = f.o + TILE * p->D;
+  f.keep = f.s + TILE * TILE;
   return f;
 }
 
-/* Scores of a diagonal tile, [rows,TILE]: a query sees no key after its own position. */
-static void mask(float *s, size_t rows, float value)
-{
-  for (size_t j = 1; j < rows; j++)
-    for (size_t i = 0; i < j; i++) s[j * TILE + i] = value;
-}
-
 /* The softmax goes on: s [rows,TILE] becomes exp(s - max); max and sum of each query are brought up to date, and what
- * was summed up in o [D,TILE] under the old maximum shrinks to the new one. */
+ * was summed up in o [D,TILE] under the old maximum shrinks to the new one. The maximum of a query that has seen no key
+ * yet is -infinity; 0 stands in for it, which gives exp(-infinity - 0) = 0 and not NaN. */
 static void softmax(float *restrict s, size_t rows, float *restrict o, size_t D, float *restrict max,
                     float *restrict sum)
 {
-  _Alignas(64) float shrink[TILE];
+  _Alignas(64) float shrink[TILE], base[TILE];
   memcpy(shrink, max, sizeof shrink);
   for (size_t j = 0; j < rows; j++) {
 #pragma omp simd
@@ -202,12 +250,13 @@ static void softmax(float *restrict s, size_t rows, float *restrict o, size_t D,
   }
 #pragma omp simd
   for (size_t i = 0; i < TILE; i++) {
-    shrink[i] = lm_exp(shrink[i] - max[i]);
+    base[i] = max[i] == -INFINITY ? 0 : max[i];
+    shrink[i] = lm_exp(shrink[i] - base[i]);
     sum[i] *= shrink[i];
   }
   for (size_t j = 0; j < rows; j++) {
 #pragma omp simd
-    for (size_t i = 0; i < TILE; i++) sum[i] += s[j * TILE + i] = lm_exp(s[j * TILE + i] - max[i]);
+    for (size_t i = 0; i < TILE; i++) sum[i] += s[j * TILE + i] = lm_exp(s[j * TILE + i] - base[i]);
   }
   for (size_t d = 0; d < D; d++) {
 #pragma omp simd
@@ -226,14 +275,18 @@ static void forward_queries(const problem *p, const forward_tiles *f, void *y, f
   memset(f->o, 0, D * TILE * sizeof(float));
   load(p->t, f->q, ld, qkv + at(p, p->row, b, first, h), p->row, queries, D);
   transpose(f->qt, f->q, ld, queries, D, p->scale);
-  for (size_t j = 0; j <= first; j += TILE) {
+  for (size_t j = first_tile(p, b, first); j <= first; j += TILE) {
     size_t keys = tile_rows(p, j);
     multiply(
         &(operands){
             .c = f->s, .ldc = TILE, .a = f->k + j * ld, .a_row = ld, .a_col = 1, .b = f->qt, .ldb = TILE, .depth = D},
         keys, TILE);
-    if (j == first) mask(f->s, keys, -INFINITY);
+    mask(p, f->s, b, first, j);
     softmax(f->s, keys, f->o, D, max, sum);
+    if (p->dropout != NULL) {
+      drop(p, f->keep, b, h, first, j);
+      scale_by(f->s, f->keep, keys);
+    }
     multiply(&(operands){.c = f->o,
                          .ldc = TILE,
                          .a = f->v + j * ld,
@@ -252,10 +305,10 @@ static void forward_queries(const problem *p, const forward_tiles *f, void *y, f
   store(p->t, (char *)y + at(p, p->H * D, b, first, h), p->H * D, f->q, ld, queries, D);
 }
 
-void LM_LEVEL(lm_attention_fwd)(lm_dtype t, void *y, float *lse, const void *qkv, int B, int T, int H, int H_kv, int D)
+void LM_LEVEL(lm_attention_fwd)(lm_dtype t, void *y, float *lse, const void *qkv, const lm_attention *a)
 {
-  const problem p = describe(t, T, H, H_kv, D);
-  size_t heads = (size_t)B * p.H_kv, threads = (size_t)omp_get_max_threads(), n = forward_size(&p);
+  const problem p = describe(t, a);
+  size_t heads = (size_t)a->B * p.H_kv, threads = (size_t)omp_get_max_threads(), n = forward_size(&p);
   size_t tiles = (p.T + TILE - 1) / TILE;
   /* Few heads are shared by several threads, every share-th block of queries each. */
   size_t share = heads >= 4 * threads ? 1 : (4 * threads + heads - 1) / heads;
@@ -281,11 +334,12 @@ typedef struct backward_tiles {
   float *q, *dq, *dy; /* [TILE,ld] */
   float *qt, *dyt;    /* [D,TILE] */
   float *s, *ds;      /* [TILE,TILE]: key, query */
+  float *keep;        /* [TILE,TILE]: the factors of dropout */
 } backward_tiles;
 
 static size_t backward_size(const problem *p)
 {
-  return 4 * p->T * p->ld + 3 * TILE * p->ld + 2 * TILE * p->D + 2 * TILE * TILE;
+  return 4 * p->T * p->ld + 3 * TILE * p->ld + 2 * TILE * p->D + 3 * TILE * TILE;
 }
 
 static backward_tiles backward_memory(const problem *p, float *m)
@@ -298,6 +352,7 @@ static backward_tiles backward_memory(const problem *p, float *m)
   w.dyt = w.qt + TILE * p->D;
   w.s = w.dyt + TILE * p->D;
   w.ds = w.s + TILE * TILE;
+  w.keep = w.ds + TILE * TILE;
   return w;
 }
 
@@ -315,8 +370,8 @@ static void softmax_backward(float *restrict s, float *restrict ds, size_t rows,
 }
 
 /* A tile of keys against the block of queries: adds to dq, dk and dv. */
-static void backward_keys(const problem *p, const backward_tiles *w, size_t first, size_t j, const float *row_lse,
-                          const float *delta)
+static void backward_keys(const problem *p, const backward_tiles *w, size_t b, size_t h, size_t first, size_t j,
+                          const float *row_lse, const float *delta)
 {
   size_t ld = p->ld, D = p->D, keys = tile_rows(p, j), queries = tile_rows(p, first);
   const float *k = w->k + j * ld, *v = w->v + j * ld;
@@ -325,8 +380,13 @@ static void backward_keys(const problem *p, const backward_tiles *w, size_t firs
   multiply(&o, keys, TILE); /* s = k q^T */
   o.c = w->ds, o.a = v, o.b = w->dyt;
   multiply(&o, keys, TILE); /* dp = v dy^T */
-  if (j == first) mask(w->s, keys, -INFINITY);
+  mask(p, w->s, b, first, j);
+  if (p->dropout != NULL) {
+    drop(p, w->keep, b, h, first, j);
+    scale_by(w->ds, w->keep, keys);
+  }
   softmax_backward(w->s, w->ds, keys, row_lse, delta, p->scale);
+  if (p->dropout != NULL) scale_by(w->s, w->keep, keys);
   o = (operands){.c = w->dv + j * ld,
                  .ldc = ld,
                  .a = w->s,
@@ -364,15 +424,15 @@ static void backward_queries(const problem *p, const backward_tiles *w, void *dq
   transpose(w->qt, w->q, ld, queries, D, p->scale);
   transpose(w->dyt, w->dy, ld, queries, D, 1);
   memset(w->dq, 0, TILE * ld * sizeof(float));
-  for (size_t j = 0; j <= first; j += TILE) backward_keys(p, w, first, j, row_lse, delta);
+  for (size_t j = first_tile(p, b, first); j <= first; j += TILE) backward_keys(p, w, b, h, first, j, row_lse, delta);
   store(p->t, (char *)dqkv + at(p, p->row, b, first, h), p->row, w->dq, ld, queries, D);
 }
 
 void LM_LEVEL(lm_attention_bwd)(lm_dtype t, void *dqkv, const void *dy, const void *y, const float *lse,
-                                const void *qkv, int B, int T, int H, int H_kv, int D)
+                                const void *qkv, const lm_attention *a)
 {
-  const problem p = describe(t, T, H, H_kv, D);
-  size_t heads = (size_t)B * p.H_kv, n = backward_size(&p), group = p.H / p.H_kv;
+  const problem p = describe(t, a);
+  size_t heads = (size_t)a->B * p.H_kv, n = backward_size(&p), group = p.H / p.H_kv;
   float *memory = lm_cpu_scratch(n * (size_t)omp_get_max_threads());
 
   /* One thread adds up a key's gradient, over its queries in their order. */

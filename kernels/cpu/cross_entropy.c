@@ -40,22 +40,31 @@ LM_INLINE float sum_of_exp(lm_dtype t, const void *z, size_t begin, size_t end, 
   return sum;
 }
 
-/* z[i] = scale exp(z[i] - largest) / sum, and scale less at the target. */
-LM_INLINE void gradient_of(lm_dtype t, void *z, size_t begin, size_t end, size_t target, float largest, float sum,
-                           float scale)
+/* In double over few at a time, so that a mean over the vocabulary is good to the last digits of f32. */
+LM_INLINE double mean_of(lm_dtype t, const void *z, size_t begin, size_t end)
 {
-  float at_target = scale * (lm_exp(lm_load(t, z, target) - largest) / sum - 1), inverse = scale / sum;
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (size_t i = begin; i < end; i++) sum += (double)lm_load(t, z, i);
+  return sum / (double)(end - begin);
+}
+
+/* z[i] = exp(z[i] - largest) share - all, and `one` less at the target. */
+LM_INLINE void gradient_of(lm_dtype t, void *z, size_t begin, size_t end, size_t target, float largest, float share,
+                           float all, float one)
+{
+  float at_target = lm_exp(lm_load(t, z, target) - largest) * share - all - one;
 #pragma omp simd
-  for (size_t i = begin; i < end; i++) lm_store(t, z, i, lm_exp(lm_load(t, z, i) - largest) * inverse);
+  for (size_t i = begin; i < end; i++) lm_store(t, z, i, lm_exp(lm_load(t, z, i) - largest) * share - all);
   lm_store(t, z, target, at_target);
 }
 
 /* The V logits that begin at element `at`. One pass for the sum, relative to the largest logit so far, and one for the
  * gradient. */
-LM_INLINE float row(lm_dtype t, void *z, size_t at, size_t V, size_t target, float scale)
+LM_INLINE float row(lm_dtype t, void *z, size_t at, size_t V, size_t target, const lm_objective *objective, float scale)
 {
   float largest = -FLT_MAX;
-  double sum = 0;
+  double sum = 0, smoothing = (double)objective->label_smoothing, z_loss = (double)objective->z_loss;
   for (size_t i = at; i < at + V; i += BLOCK) {
     size_t end = at + V - i < BLOCK ? at + V : i + BLOCK;
     float here = largest_of(t, z, i, end);
@@ -65,24 +74,30 @@ LM_INLINE float row(lm_dtype t, void *z, size_t at, size_t V, size_t target, flo
     }
     sum += (double)sum_of_exp(t, z, i, end, largest);
   }
-  double loss = log(sum) + (double)largest - (double)lm_load(t, z, at + target);
-  if (scale != 0) gradient_of(t, z, at, at + V, at + target, largest, (float)sum, scale);
-  return (float)loss;
+  double lse = log(sum) + (double)largest, wanted = (1 - smoothing) * (double)lm_load(t, z, at + target);
+  if (smoothing > 0) wanted += smoothing * mean_of(t, z, at, at + V);
+  double a = (double)scale;
+  if (scale != 0)
+    gradient_of(t, z, at, at + V, at + target, largest, (float)(a * (1 + 2 * z_loss * lse) / sum),
+                (float)(a * smoothing / (double)V), (float)(a * (1 - smoothing)));
+  return (float)(lse - wanted + z_loss * lse * lse);
 }
 
-void LM_LEVEL(lm_cross_entropy)(lm_dtype t, float *loss, void *z, const int32_t *target, size_t rows, int V, int Vp,
-                                float scale)
+void LM_LEVEL(lm_cross_entropy)(lm_dtype t, float *loss, void *z, const int32_t *target, const lm_objective *objective,
+                                size_t rows, int V, int Vp, float scale)
 {
+  static const lm_objective plain = {0};
   size_t V_ = (size_t)V, Vp_ = (size_t)Vp, size = lm_dtype_size(t);
+  if (objective == NULL) objective = &plain;
 #pragma omp parallel for schedule(static) if (rows * V_ > SMALL)
   for (size_t r = 0; r < rows; r++) {
     bool ignored = target[r] < 0;
     if (ignored)
       loss[r] = 0;
     else if (t == LM_F32)
-      loss[r] = row(LM_F32, z, r * Vp_, V_, (size_t)target[r], scale);
+      loss[r] = row(LM_F32, z, r * Vp_, V_, (size_t)target[r], objective, scale);
     else
-      loss[r] = row(LM_BF16, z, r * Vp_, V_, (size_t)target[r], scale);
+      loss[r] = row(LM_BF16, z, r * Vp_, V_, (size_t)target[r], objective, scale);
     size_t kept = ignored ? 0 : V_; /* behind them, zeros */
     if (scale != 0) memset((char *)z + (r * Vp_ + kept) * size, 0, (Vp_ - kept) * size);
   }

@@ -7,9 +7,9 @@
 #include "kernels/kernels.h"
 
 /* attention.c */
-void LM_LEVEL(lm_attention_fwd)(lm_dtype t, void *y, float *lse, const void *qkv, int B, int T, int H, int H_kv, int D);
+void LM_LEVEL(lm_attention_fwd)(lm_dtype t, void *y, float *lse, const void *qkv, const lm_attention *a);
 void LM_LEVEL(lm_attention_bwd)(lm_dtype t, void *dqkv, const void *dy, const void *y, const float *lse,
-                                const void *qkv, int B, int T, int H, int H_kv, int D);
+                                const void *qkv, const lm_attention *a);
 
 /* column_sums.c */
 void LM_LEVEL(lm_column_sums)(lm_dtype t, float *sum, const void *x, size_t rows, int C);
@@ -33,13 +33,34 @@ void LM_LEVEL(lm_layernorm_fwd)(lm_dtype t, void *y, float *mean, float *rstd, v
 void LM_LEVEL(lm_layernorm_bwd)(lm_dtype t, void *dx, float *dgain, float *dbias, const void *dy, const void *x,
                                 const float *mean, const float *rstd, const void *gain, size_t rows, int C);
 
+/* rmsnorm.c */
+void LM_LEVEL(lm_rmsnorm_fwd)(lm_dtype t, void *y, float *rstd, void *sum, const void *x, const void *branch,
+                              const void *gain, size_t rows, int C, float eps);
+void LM_LEVEL(lm_rmsnorm_bwd)(lm_dtype t, void *dx, float *dgain, const void *dy, const void *x, const float *rstd,
+                              const void *gain, size_t rows, int C);
+void LM_LEVEL(lm_qk_norm_fwd)(lm_dtype t, void *y, float *rstd, const void *x, const void *q_gain, const void *k_gain,
+                              size_t rows, int H, int H_kv, int D, float eps);
+void LM_LEVEL(lm_qk_norm_bwd)(lm_dtype t, void *dqkv, float *dq_gain, float *dk_gain, const void *x, const float *rstd,
+                              const void *q_gain, const void *k_gain, size_t rows, int H, int H_kv, int D);
+
+/* rope.c */
+void LM_LEVEL(lm_rope)(lm_dtype t, void *qkv, const float *angles, int first, bool inverse, int B, int T, int H,
+                       int H_kv, int D);
+
+/* swiglu.c */
+void LM_LEVEL(lm_swiglu_fwd)(lm_dtype t, void *y, const void *x, size_t rows, int F);
+void LM_LEVEL(lm_swiglu_bwd)(lm_dtype t, void *dx, const void *dy, const void *x, size_t rows, int F);
+
+/* dropout.c */
+void LM_LEVEL(lm_dropout)(lm_dtype t, void *y, const void *x, const lm_dropout *how, int B, int T, int C);
+
 /* gelu.c */
 void LM_LEVEL(lm_gelu_fwd)(lm_dtype t, void *y, const void *x, size_t n);
 void LM_LEVEL(lm_gelu_bwd)(lm_dtype t, void *dx, const void *dy, const void *x, size_t n);
 
 /* cross_entropy.c */
-void LM_LEVEL(lm_cross_entropy)(lm_dtype t, float *loss, void *z, const int32_t *target, size_t rows, int V, int Vp,
-                                float scale);
+void LM_LEVEL(lm_cross_entropy)(lm_dtype t, float *loss, void *z, const int32_t *target, const lm_objective *objective,
+                                size_t rows, int V, int Vp, float scale);
 
 /* optimizer.c */
 double LM_LEVEL(lm_sum_squares)(const float *x, size_t n);

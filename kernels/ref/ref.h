@@ -45,12 +45,31 @@ void lm_linear_bwd_weight_ref(lm_dtype t, float *dw, float *dbias, const void *d
 void lm_gelu_fwd_ref(lm_dtype t, void *y, const void *x, size_t n);
 void lm_gelu_bwd_ref(lm_dtype t, void *dx, const void *dy, const void *x, size_t n);
 
-void lm_attention_fwd_ref(lm_dtype t, void *y, float *lse, const void *qkv, int B, int T, int H, int H_kv, int D);
-void lm_attention_bwd_ref(lm_dtype t, void *dqkv, const void *dy, const void *y, const float *lse, const void *qkv,
-                          int B, int T, int H, int H_kv, int D);
+void lm_rmsnorm_fwd_ref(lm_dtype t, void *y, float *rstd, void *sum, const void *x, const void *branch,
+                        const void *gain, size_t rows, int C, float eps);
+void lm_rmsnorm_bwd_ref(lm_dtype t, void *dx, float *dgain, const void *dy, const void *x, const float *rstd,
+                        const void *gain, size_t rows, int C);
+void lm_qk_norm_fwd_ref(lm_dtype t, void *y, float *rstd, const void *x, const void *q_gain, const void *k_gain,
+                        size_t rows, int H, int H_kv, int D, float eps);
+void lm_qk_norm_bwd_ref(lm_dtype t, void *dqkv, float *dq_gain, float *dk_gain, const void *x, const float *rstd,
+                        const void *q_gain, const void *k_gain, size_t rows, int H, int H_kv, int D);
 
-void lm_cross_entropy_ref(lm_dtype t, float *loss, void *z, const int32_t *target, size_t rows, int V, int Vp,
-                          float scale);
+void lm_rope_ref(lm_dtype t, void *qkv, const float *angles, int first, bool inverse, int B, int T, int H, int H_kv,
+                 int D);
+
+void lm_swiglu_fwd_ref(lm_dtype t, void *y, const void *x, size_t rows, int F);
+void lm_swiglu_bwd_ref(lm_dtype t, void *dx, const void *dy, const void *x, size_t rows, int F);
+
+/* 0 where the element is taken out, else 1 / (1 - rate). */
+double lm_dropout_factor_ref(const lm_dropout *how, size_t b, size_t part, size_t row, size_t element);
+void lm_dropout_ref(lm_dtype t, void *y, const void *x, const lm_dropout *how, int B, int T, int C);
+
+void lm_attention_fwd_ref(lm_dtype t, void *y, float *lse, const void *qkv, const lm_attention *a);
+void lm_attention_bwd_ref(lm_dtype t, void *dqkv, const void *dy, const void *y, const float *lse, const void *qkv,
+                          const lm_attention *a);
+
+void lm_cross_entropy_ref(lm_dtype t, float *loss, void *z, const int32_t *target, const lm_objective *objective,
+                          size_t rows, int V, int Vp, float scale);
 
 double lm_sum_squares_ref(const float *x, size_t n);
 void lm_scale_ref(float *x, float a, size_t n);

@@ -35,7 +35,8 @@ static void attention_fwd(lm_model *m, const lm_layer *l, void *branch, int B, i
 {
   size_t rows = (size_t)B * (size_t)T;
   lm_linear_fwd(m, &l->qkv, l->qkv_out, l->attention_norm.out, rows);
-  m->k->attention_fwd(m->t, l->mixed, l->lse, l->qkv_out, B, T, m->H, m->H, m->C / m->H);
+  const lm_attention a = {.B = B, .T = T, .H = m->H, .H_kv = m->H, .D = m->C / m->H};
+  m->k->attention_fwd(m->t, l->mixed, l->lse, l->qkv_out, &a);
   lm_linear_fwd(m, &l->out, branch, l->mixed, rows);
 }
 
@@ -45,7 +46,8 @@ static void attention_bwd(lm_model *m, const lm_layer *l, void *dx, const void *
   size_t rows = (size_t)B * (size_t)T;
   void *dmixed = dx, *dqkv = m->work.wide;
   lm_linear_bwd(m, &l->out, dmixed, dbranch, l->mixed, rows);
-  m->k->attention_bwd(m->t, dqkv, dmixed, l->mixed, l->lse, l->qkv_out, B, T, m->H, m->H, m->C / m->H);
+  const lm_attention a = {.B = B, .T = T, .H = m->H, .H_kv = m->H, .D = m->C / m->H};
+  m->k->attention_bwd(m->t, dqkv, dmixed, l->mixed, l->lse, l->qkv_out, &a);
   lm_linear_bwd(m, &l->qkv, dx, dqkv, l->attention_norm.out, rows);
 }
 

@@ -28,6 +28,9 @@ typedef struct tensor {
 typedef struct sizes {
   int B, T, C, V, Vp, H, H_kv, N, K;
   size_t rows, n;
+  bool documents; /* attention stays within documents */
+  lm_dropout dropout;
+  lm_objective objective;
 } sizes;
 
 typedef struct call call;
@@ -51,6 +54,12 @@ static void add(call *c, const char *name, role r, lm_dtype t, size_t n, double 
 static void add_ids(call *c, const char *name, size_t n, int low, int high)
 {
   c->tensors[c->count++] = (tensor){.name = name, .ids = true, .t = LM_F32, .n = n, .low = low, .high = high};
+}
+
+/* The starts of documents: written by the call itself. */
+static void add_starts(call *c, size_t n)
+{
+  c->tensors[c->count++] = (tensor){.name = "start", .role = INOUT, .ids = true, .t = LM_F32, .n = n};
 }
 
 /* ---- its execution ---- */
@@ -351,9 +360,149 @@ static void linear(lm_dtype t, size_t M, int N, int K, bool bias)
   compare(backend, &c);
 }
 
+static void run_rmsnorm_fwd(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->rmsnorm_fwd(c->t, p[0], p[1], p[2], p[3], p[4], p[5], c->s.rows, c->s.C, 1e-5f);
+}
+static void run_rmsnorm_bwd(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->rmsnorm_bwd(c->t, p[0], p[1], p[2], p[3], p[4], p[5], c->s.rows, c->s.C);
+}
+
+static void rmsnorm(lm_dtype t, size_t rows, int C, bool branch)
+{
+  size_t C_ = (size_t)C, n = rows * C_;
+  call c = new_call("rmsnorm_fwd", t, run_rmsnorm_fwd, 2e-6);
+  c.s = (sizes){.rows = rows, .C = C};
+  snprintf(c.shape, sizeof c.shape, "rows=%zu C=%d%s", rows, C, branch ? " residual" : "");
+  add(&c, "y", OUT, t, n, 0, 0), add(&c, "rstd", OUT, LM_F32, rows, 0, 0), add(&c, "sum", OUT, t, branch ? n : 0, 0, 0);
+  add(&c, "x", IN, t, n, -1, 2), add(&c, "branch", IN, t, branch ? n : 0, -1, 1), add(&c, "gain", IN, t, C_, -1, 1);
+  compare(backend, &c);
+  c.name = "rmsnorm_bwd", c.run = run_rmsnorm_bwd, c.count = 0, c.tolerance = 5e-6;
+  add(&c, "dx", INOUT, t, n, -1, 1), add(&c, "dgain", INOUT, LM_F32, C_, -1, 1), add(&c, "dy", IN, t, n, -1, 1);
+  add(&c, "x", IN, t, n, -1, 2), add(&c, "rstd", IN, LM_F32, rows, 0.9, 1.1), add(&c, "gain", IN, t, C_, -1, 1);
+  compare(backend, &c);
+}
+
+static void run_qk_norm_fwd(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->qk_norm_fwd(c->t, p[0], p[1], p[2], p[3], p[4], c->s.rows, c->s.H, c->s.H_kv, c->s.K, 1e-6f);
+}
+static void run_qk_norm_bwd(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->qk_norm_bwd(c->t, p[0], p[1], p[2], p[3], p[4], p[5], p[6], c->s.rows, c->s.H, c->s.H_kv, c->s.K);
+}
+
+static void qk_norm(lm_dtype t, size_t rows, int H, int H_kv, int D)
+{
+  size_t D_ = (size_t)D, n = rows * (size_t)(H + 2 * H_kv) * D_, heads = rows * (size_t)(H + H_kv);
+  call c = new_call("qk_norm_fwd", t, run_qk_norm_fwd, 2e-6);
+  c.s = (sizes){.rows = rows, .H = H, .H_kv = H_kv, .K = D};
+  snprintf(c.shape, sizeof c.shape, "rows=%zu H=%d H_kv=%d D=%d", rows, H, H_kv, D);
+  add(&c, "y", OUT, t, n, 0, 0), add(&c, "rstd", OUT, LM_F32, heads, 0, 0), add(&c, "x", IN, t, n, -1, 2);
+  add(&c, "q_gain", IN, t, D_, -1, 1), add(&c, "k_gain", IN, t, D_, -1, 1);
+  compare(backend, &c);
+  c.name = "qk_norm_bwd", c.run = run_qk_norm_bwd, c.count = 0, c.tolerance = 5e-6;
+  add(&c, "dqkv", INOUT, t, n, -1, 1), add(&c, "dq_gain", INOUT, LM_F32, D_, -1, 1);
+  add(&c, "dk_gain", INOUT, LM_F32, D_, -1, 1), add(&c, "x", IN, t, n, -1, 2);
+  add(&c, "rstd", IN, LM_F32, heads, 0.9, 1.1);
+  add(&c, "q_gain", IN, t, D_, -1, 1), add(&c, "k_gain", IN, t, D_, -1, 1);
+  compare(backend, &c);
+}
+
+static void run_rope(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->rope(c->t, p[0], p[1], 3, false, c->s.B, c->s.T, c->s.H, c->s.H_kv, c->s.K);
+}
+static void run_rope_back(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->rope(c->t, p[0], p[1], 0, true, c->s.B, c->s.T, c->s.H, c->s.H_kv, c->s.K);
+}
+
+static void rope(lm_dtype t, int B, int T, int H, int H_kv, int D)
+{
+  call c = new_call("rope", t, run_rope, 1e-6);
+  c.s = (sizes){.B = B, .T = T, .H = H, .H_kv = H_kv, .K = D};
+  snprintf(c.shape, sizeof c.shape, "B=%d T=%d H=%d H_kv=%d D=%d", B, T, H, H_kv, D);
+  add(&c, "qkv", INOUT, t, (size_t)B * (size_t)T * (size_t)((H + 2 * H_kv) * D), -2, 2);
+  add(&c, "angles", IN, LM_F32, (size_t)((T + 3) * D), -1, 1);
+  compare(backend, &c);
+  c.name = "rope, inverse", c.run = run_rope_back;
+  compare(backend, &c);
+}
+
+static void run_swiglu_fwd(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->swiglu_fwd(c->t, p[0], p[1], c->s.rows, c->s.C);
+}
+static void run_swiglu_bwd(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->swiglu_bwd(c->t, p[0], p[1], p[2], c->s.rows, c->s.C);
+}
+
+static void swiglu(lm_dtype t, size_t rows, int F)
+{
+  size_t n = rows * (size_t)F;
+  call c = new_call("swiglu_fwd", t, run_swiglu_fwd, 1e-6);
+  c.s = (sizes){.rows = rows, .C = F};
+  snprintf(c.shape, sizeof c.shape, "rows=%zu F=%d", rows, F);
+  add(&c, "y", OUT, t, n, 0, 0), add(&c, "x", IN, t, 2 * n, -100, 100);
+  compare(backend, &c);
+  c.name = "swiglu_bwd", c.run = run_swiglu_bwd, c.count = 0;
+  add(&c, "dx", OUT, t, 2 * n, 0, 0), add(&c, "dy", IN, t, n, -1, 1), add(&c, "x", IN, t, 2 * n, -9, 9);
+  compare(backend, &c);
+}
+
+static void run_dropout(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->dropout(c->t, p[0], p[1], &c->s.dropout, c->s.B, c->s.T, c->s.C);
+}
+
+static lm_dropout some_dropout(float rate)
+{
+  return (lm_dropout){.rate = rate, .seed = 42, .sample = ((uint64_t)1 << 33) + 7, .place = 12};
+}
+
+static void dropout(lm_dtype t, int B, int T, int C, float rate)
+{
+  size_t n = (size_t)B * (size_t)T * (size_t)C;
+  call c = new_call("dropout", t, run_dropout, 1e-6);
+  c.s = (sizes){.B = B, .T = T, .C = C, .dropout = some_dropout(rate)};
+  snprintf(c.shape, sizeof c.shape, "B=%d T=%d C=%d rate=%g", B, T, C, (double)rate);
+  add(&c, "y", OUT, t, n, 0, 0), add(&c, "x", IN, t, n, -1, 1);
+  compare(backend, &c);
+}
+
+/* Some three documents a sequence, wherever they begin. */
+static void make_starts(int32_t *start, int B, int T)
+{
+  for (int i = 0; i < B * T; i++) start[i] = i % T == 0 ? 0 : random_in(99, (size_t)i, 0, T) < 3 ? i % T : start[i - 1];
+}
+
+/* p[at]: memory for the starts. */
+static lm_attention attention_of(const lm_kernels *k, const call *c, void *const *p, int at)
+{
+  const sizes *s = &c->s;
+  if (s->documents) {
+    int32_t *start = malloc(bytes_of(&c->tensors[at]));
+    LM_ASSERT(start != NULL);
+    make_starts(start, s->B, s->T);
+    k->to_device(p[at], start, bytes_of(&c->tensors[at]));
+    free(start);
+  }
+  return (lm_attention){.B = s->B,
+                        .T = s->T,
+                        .H = s->H,
+                        .H_kv = s->H_kv,
+                        .D = s->K,
+                        .start = s->documents ? p[at] : NULL,
+                        .dropout = s->dropout.rate > 0 ? &s->dropout : NULL};
+}
+
 static void run_attention_fwd(const lm_kernels *k, const call *c, void *const *p)
 {
-  k->attention_fwd(c->t, p[0], p[1], p[2], c->s.B, c->s.T, c->s.H, c->s.H_kv, c->s.K);
+  lm_attention a = attention_of(k, c, p, 3);
+  k->attention_fwd(c->t, p[0], p[1], p[2], &a);
 }
 /* The forward of the reference gives y and lse, so that both backwards begin with the same. */
 static void run_attention_bwd(const lm_kernels *k, const call *c, void *const *p)
@@ -363,43 +512,56 @@ static void run_attention_bwd(const lm_kernels *k, const call *c, void *const *p
   size_t lse_bytes = c->tensors[3].n * sizeof(float);
   void *y = malloc(y_bytes), *qkv = malloc(qkv_bytes);
   float *lse = malloc(lse_bytes);
-  LM_ASSERT(y != NULL && qkv != NULL && lse != NULL);
+  int32_t *start = malloc((size_t)s->B * (size_t)s->T * sizeof *start);
+  LM_ASSERT(y != NULL && qkv != NULL && lse != NULL && start != NULL);
   k->to_host(qkv, p[4], qkv_bytes);
-  lm_kernels_ref.attention_fwd(c->t, y, lse, qkv, s->B, s->T, s->H, s->H_kv, s->K);
+  lm_attention a = attention_of(k, c, p, 5), host = a;
+  make_starts(start, s->B, s->T);
+  if (a.start != NULL) host.start = start;
+  lm_kernels_ref.attention_fwd(c->t, y, lse, qkv, &host);
   k->to_device(p[2], y, y_bytes);
   k->to_device(p[3], lse, lse_bytes);
-  k->attention_bwd(c->t, p[0], p[1], p[2], p[3], p[4], s->B, s->T, s->H, s->H_kv, s->K);
-  free(y), free(qkv), free(lse);
+  k->attention_bwd(c->t, p[0], p[1], p[2], p[3], p[4], &a);
+  free(y), free(qkv), free(lse), free(start);
 }
 
-static void attention(lm_dtype t, int B, int T, int H, int H_kv, int D)
+static void attention_with(lm_dtype t, int B, int T, int H, int H_kv, int D, bool documents, float rate)
 {
   size_t BT = (size_t)B * (size_t)T, y = BT * (size_t)(H * D), qkv = BT * (size_t)((H + 2 * H_kv) * D);
   call c = new_call("attention_fwd", t, run_attention_fwd, t == LM_F32 ? 5e-6 : 4e-3);
-  c.s = (sizes){.B = B, .T = T, .H = H, .H_kv = H_kv, .K = D};
-  snprintf(c.shape, sizeof c.shape, "B=%d T=%d H=%d H_kv=%d D=%d", B, T, H, H_kv, D);
+  c.s = (sizes){.B = B, .T = T, .H = H, .H_kv = H_kv, .K = D, .documents = documents, .dropout = some_dropout(rate)};
+  snprintf(c.shape, sizeof c.shape, "B=%d T=%d H=%d H_kv=%d D=%d%s%s", B, T, H, H_kv, D, documents ? " documents" : "",
+           rate > 0 ? " dropout" : "");
   add(&c, "y", OUT, t, y, 0, 0), add(&c, "lse", OUT, LM_F32, BT * (size_t)H, 0, 0), add(&c, "qkv", IN, t, qkv, -2, 2);
+  add_starts(&c, documents ? BT : 0);
   compare(backend, &c);
   c.name = "attention_bwd", c.run = run_attention_bwd, c.count = 0, c.tolerance = t == LM_F32 ? 1e-5 : 1e-2;
   add(&c, "dqkv", OUT, t, qkv, 0, 0), add(&c, "dy", IN, t, y, -1, 1), add(&c, "y", OUT, t, y, 0, 0);
   add(&c, "lse", OUT, LM_F32, BT * (size_t)H, 0, 0), add(&c, "qkv", IN, t, qkv, -2, 2);
+  add_starts(&c, documents ? BT : 0);
   compare(backend, &c);
+}
+
+static void attention(lm_dtype t, int B, int T, int H, int H_kv, int D)
+{
+  attention_with(t, B, T, H, H_kv, D, false, 0);
 }
 
 static void run_loss(const lm_kernels *k, const call *c, void *const *p)
 {
-  k->cross_entropy(c->t, p[0], p[1], p[2], c->s.rows, c->s.V, c->s.Vp, 0);
+  k->cross_entropy(c->t, p[0], p[1], p[2], &c->s.objective, c->s.rows, c->s.V, c->s.Vp, 0);
 }
 static void run_loss_and_gradient(const lm_kernels *k, const call *c, void *const *p)
 {
-  k->cross_entropy(c->t, p[0], p[1], p[2], c->s.rows, c->s.V, c->s.Vp, 0.37f);
+  k->cross_entropy(c->t, p[0], p[1], p[2], &c->s.objective, c->s.rows, c->s.V, c->s.Vp, 0.37f);
 }
 
-static void cross_entropy(lm_dtype t, size_t rows, int V, int Vp)
+static void cross_entropy(lm_dtype t, size_t rows, int V, int Vp, lm_objective objective)
 {
   call c = new_call("cross_entropy", t, run_loss, 2e-6);
-  c.s = (sizes){.rows = rows, .V = V, .Vp = Vp};
-  snprintf(c.shape, sizeof c.shape, "rows=%zu V=%d Vp=%d", rows, V, Vp);
+  c.s = (sizes){.rows = rows, .V = V, .Vp = Vp, .objective = objective};
+  snprintf(c.shape, sizeof c.shape, "rows=%zu V=%d Vp=%d z_loss=%g smoothing=%g", rows, V, Vp, (double)objective.z_loss,
+           (double)objective.label_smoothing);
   add(&c, "loss", OUT, LM_F32, rows, 0, 0), add(&c, "z", IN, t, rows * (size_t)Vp, -20, 20);
   add_ids(&c, "target", rows, -1, V);
   compare(backend, &c);
@@ -417,6 +579,22 @@ static void test_operations_of(lm_dtype t)
   layernorm(t, 7, 19, false, true);
   layernorm(t, 301, 100, true, true);
   layernorm(t, 37, 784, true, false);
+  rmsnorm(t, 1, 2, false);
+  rmsnorm(t, 7, 19, true);
+  rmsnorm(t, 301, 100, true);
+  rmsnorm(t, 37, 784, false);
+  qk_norm(t, 1, 1, 1, 2);
+  qk_norm(t, 7, 3, 1, 5);
+  qk_norm(t, 301, 4, 2, 20);
+  rope(t, 1, 1, 1, 1, 2);
+  rope(t, 2, 7, 3, 1, 6);
+  rope(t, 2, 130, 2, 2, 80);
+  swiglu(t, 1, 1);
+  swiglu(t, 7, 19);
+  swiglu(t, 300, 77);
+  dropout(t, 1, 1, 1, 0.5f);
+  dropout(t, 2, 3, 19, 0.1f);
+  dropout(t, 3, 33, 785, 0.25f);
   linear(t, 1, 1, 1, true);
   linear(t, 7, 5, 3, false);
   linear(t, 33, 65, 47, true);
@@ -427,9 +605,16 @@ static void test_operations_of(lm_dtype t)
   attention(t, 2, 130, 2, 1, 64);
   attention(t, 3, 64, 2, 2, 64);
   attention(t, 1, 200, 4, 2, 80);
-  cross_entropy(t, 1, 1, 1);
-  cross_entropy(t, 5, 17, 32);
-  cross_entropy(t, 9, 2050, 2176);
+  attention_with(t, 2, 7, 3, 1, 5, true, 0);
+  attention_with(t, 3, 200, 2, 1, 16, true, 0);
+  attention_with(t, 2, 67, 4, 2, 5, false, 0.1f);
+  attention_with(t, 1, 130, 2, 2, 8, true, 0.3f);
+  cross_entropy(t, 1, 1, 1, (lm_objective){0});
+  cross_entropy(t, 5, 17, 32, (lm_objective){0});
+  cross_entropy(t, 9, 2050, 2176, (lm_objective){0});
+  cross_entropy(t, 5, 17, 32, (lm_objective){.z_loss = 1e-3f, .label_smoothing = 0.1f});
+  cross_entropy(t, 9, 2050, 2176, (lm_objective){.label_smoothing = 0.2f});
+  cross_entropy(t, 9, 2050, 2176, (lm_objective){.z_loss = 1e-2f});
 }
 
 static void test_backend(void)

@@ -159,20 +159,130 @@ static void test_gelu(void)
 enum { A_B = 2, A_T = 4, A_H = 4, A_HKV = 2, A_D = 3, A_N = A_B * A_T * (A_H + 2 * A_HKV) * A_D };
 static float qkv[A_N], lse[A_B * A_H * A_T];
 
+static lm_attention shape = {.B = A_B, .T = A_T, .H = A_H, .H_kv = A_HKV, .D = A_D};
+
 static double attention(void)
 {
-  k->attention_fwd(LM_F32, y, lse, qkv, A_B, A_T, A_H, A_HKV, A_D);
+  k->attention_fwd(LM_F32, y, lse, qkv, &shape);
   return weighted_sum(y, dy, A_B * A_T * A_H * A_D);
 }
 
-static void test_attention(void)
+static void check_attention(const char *name)
 {
   float dqkv[A_N];
   for (size_t i = 0; i < A_N; i++) qkv[i] = 2 * input(14, i);
   fill(dy, A_B * A_T * A_H * A_D, 15), set(dqkv, A_N, NAN);
   attention();
-  k->attention_bwd(LM_F32, dqkv, dy, y, lse, qkv, A_B, A_T, A_H, A_HKV, A_D);
-  check("attention: dqkv", attention, qkv, dqkv, 0, A_N);
+  k->attention_bwd(LM_F32, dqkv, dy, y, lse, qkv, &shape);
+  check(name, attention, qkv, dqkv, 0, A_N);
+}
+
+static void test_attention(void)
+{
+  static const int32_t start[A_B * A_T] = {0, 0, 2, 2, 0, 1, 1, 3};
+  static const lm_dropout dropout = {.rate = 0.25f, .seed = 1, .sample = 2, .place = 3};
+  check_attention("attention: dqkv");
+  shape.start = start;
+  check_attention("attention within documents: dqkv");
+  shape.dropout = &dropout;
+  check_attention("attention within documents, with dropout: dqkv");
+}
+
+/* ---- rmsnorm: of x + branch ---- */
+
+static double rmsnorm(void)
+{
+  k->rmsnorm_fwd(LM_F32, y, rstd, nsum, nx, branch, gain, N_ROWS, N_C, 1e-5f);
+  return weighted_sum(y, dy, N_N);
+}
+
+static void test_rmsnorm(void)
+{
+  float dx[N_N], dgain[N_C];
+  for (size_t i = 0; i < N_N; i++) nx[i] = 4 * input(4, i);
+  fill(branch, N_N, 5), fill(gain, N_C, 6), fill(dy, N_N, 8);
+  set(dx, N_N, 0.25f), set(dgain, N_C, 0.25f);
+  rmsnorm();
+  k->rmsnorm_bwd(LM_F32, dx, dgain, dy, nsum, rstd, gain, N_ROWS, N_C);
+  check("rmsnorm: dx", rmsnorm, nx, dx, 0.25f, N_N);
+  check("rmsnorm: dx is also the branch's", rmsnorm, branch, dx, 0.25f, N_N);
+  check("rmsnorm: dgain", rmsnorm, gain, dgain, 0.25f, N_C);
+}
+
+/* ---- norms of heads, rotary positions: the shapes of attention ---- */
+enum { Q_D = 4, Q_ROWS = A_B * A_T, Q_N = Q_ROWS * (A_H + 2 * A_HKV) * Q_D };
+static float heads[Q_N], q_gain[Q_D], k_gain[Q_D], head_rstd[Q_ROWS * (A_H + A_HKV)], angles[(A_T + 2) * Q_D];
+
+static double qk_norm(void)
+{
+  k->qk_norm_fwd(LM_F32, y, head_rstd, heads, q_gain, k_gain, Q_ROWS, A_H, A_HKV, Q_D, 1e-5f);
+  return weighted_sum(y, dy, Q_N);
+}
+
+static void test_qk_norm(void)
+{
+  float dx[Q_N], dq[Q_D], dk[Q_D];
+  for (size_t i = 0; i < Q_N; i++) heads[i] = 4 * input(17, i) + 2;
+  fill(q_gain, Q_D, 18), fill(k_gain, Q_D, 19), fill(dy, Q_N, 20);
+  set(dq, Q_D, 0.25f), set(dk, Q_D, 0.25f);
+  qk_norm();
+  memcpy(dx, dy, sizeof dx);
+  k->qk_norm_bwd(LM_F32, dx, dq, dk, heads, head_rstd, q_gain, k_gain, Q_ROWS, A_H, A_HKV, Q_D);
+  check("qk_norm: dx", qk_norm, heads, dx, 0, Q_N);
+  check("qk_norm: dq_gain", qk_norm, q_gain, dq, 0.25f, Q_D);
+  check("qk_norm: dk_gain", qk_norm, k_gain, dk, 0.25f, Q_D);
+}
+
+static double rope(void)
+{
+  memcpy(y, heads, sizeof heads);
+  k->rope(LM_F32, y, angles, 2, false, A_B, A_T, A_H, A_HKV, Q_D);
+  return weighted_sum(y, dy, Q_N);
+}
+
+static void test_rope(void)
+{
+  float dx[Q_N];
+  fill(heads, Q_N, 21), fill(angles, (A_T + 2) * Q_D, 22), fill(dy, Q_N, 23);
+  memcpy(dx, dy, sizeof dx);
+  k->rope(LM_F32, dx, angles, 2, true, A_B, A_T, A_H, A_HKV, Q_D);
+  check("rope: dqkv", rope, heads, dx, 0, Q_N);
+}
+
+/* ---- swiglu ---- */
+enum { S_ROWS = 5, S_F = 13 };
+static float sx[2 * S_ROWS * S_F];
+
+static double swiglu(void)
+{
+  k->swiglu_fwd(LM_F32, y, sx, S_ROWS, S_F);
+  return weighted_sum(y, dy, S_ROWS * S_F);
+}
+
+static void test_swiglu(void)
+{
+  float dx[2 * S_ROWS * S_F];
+  for (size_t i = 0; i < 2 * S_ROWS * S_F; i++) sx[i] = 4 * input(24, i);
+  fill(dy, S_ROWS * S_F, 25), set(dx, 2 * S_ROWS * S_F, NAN);
+  k->swiglu_bwd(LM_F32, dx, dy, sx, S_ROWS, S_F);
+  check("swiglu: dx", swiglu, sx, dx, 0, 2 * S_ROWS * S_F);
+}
+
+/* ---- dropout ---- */
+static const lm_dropout quarter = {.rate = 0.25f, .seed = 7, .sample = 3, .place = 1};
+
+static double dropout(void)
+{
+  k->dropout(LM_F32, y, nx, &quarter, 1, N_ROWS, N_C);
+  return weighted_sum(y, dy, N_N);
+}
+
+static void test_dropout(void)
+{
+  float dx[N_N];
+  fill(nx, N_N, 26), fill(dy, N_N, 27);
+  k->dropout(LM_F32, dx, dy, &quarter, 1, N_ROWS, N_C);
+  check("dropout: dx", dropout, nx, dx, 0, N_N);
 }
 
 /* ---- cross-entropy: its gradient is of the sum of the losses ---- */
@@ -180,19 +290,29 @@ enum { X_ROWS = 4, X_V = 6, X_VP = 8, X_N = X_ROWS * X_VP };
 static float logits[X_N];
 static const int32_t target[X_ROWS] = {0, 5, -1, 3};
 
+static lm_objective objective;
+
 static double cross_entropy(void)
 {
   float losses[X_ROWS];
-  k->cross_entropy(LM_F32, losses, logits, target, X_ROWS, X_V, X_VP, 0);
+  k->cross_entropy(LM_F32, losses, logits, target, &objective, X_ROWS, X_V, X_VP, 0);
   return weighted_sum(losses, (float[]){1, 1, 1, 1}, X_ROWS);
+}
+
+static void check_cross_entropy(const char *name, float z_loss, float label_smoothing)
+{
+  float dz[X_N], losses[X_ROWS];
+  objective = (lm_objective){.z_loss = z_loss, .label_smoothing = label_smoothing};
+  for (size_t i = 0; i < X_N; i++) dz[i] = logits[i] = 2 * input(16, i);
+  k->cross_entropy(LM_F32, losses, dz, target, &objective, X_ROWS, X_V, X_VP, 1);
+  check(name, cross_entropy, logits, dz, 0, X_N);
 }
 
 static void test_cross_entropy(void)
 {
-  float dz[X_N], losses[X_ROWS];
-  for (size_t i = 0; i < X_N; i++) dz[i] = logits[i] = 2 * input(16, i);
-  k->cross_entropy(LM_F32, losses, dz, target, X_ROWS, X_V, X_VP, 1);
-  check("cross_entropy: dz", cross_entropy, logits, dz, 0, X_N);
+  check_cross_entropy("cross_entropy: dz", 0, 0);
+  check_cross_entropy("cross_entropy with label smoothing: dz", 0, 0.25f);
+  check_cross_entropy("cross_entropy with z-loss and label smoothing: dz", 0.125f, 0.25f);
 }
 
 int main(int argc, char **argv)
@@ -203,6 +323,11 @@ int main(int argc, char **argv)
   test_layernorm();
   test_linear();
   test_gelu();
+  test_rmsnorm();
+  test_qk_norm();
+  test_rope();
+  test_swiglu();
+  test_dropout();
   test_attention();
   test_cross_entropy();
   return tap_end();

@@ -127,20 +127,20 @@ static void test_attention(void)
 {
   /* One head of one channel, q = 1: keys 0 and ln 3 have the probabilities 1/4 and 3/4. [T, q k v] */
   float one[] = {1, 0, 1, 1, logf(3), 5}, y[4], lse[4];
-  k->attention_fwd(LM_F32, y, lse, one, 1, 2, 1, 1, 1);
+  k->attention_fwd(LM_F32, y, lse, one, &(lm_attention){.B = 1, .T = 2, .H = 1, .H_kv = 1, .D = 1});
   tap_ok(near_all(y, (double[]){1, 4}, 2, 1e-6), "%s: attention weighs values by probabilities", name);
   tap_ok(near_all(lse, (double[]){0, log(4)}, 2, 1e-6), "%s: and keeps log sum exp", name);
   one[4] = 50, one[5] = -7;
-  k->attention_fwd(LM_F32, y, lse, one, 1, 2, 1, 1, 1);
+  k->attention_fwd(LM_F32, y, lse, one, &(lm_attention){.B = 1, .T = 2, .H = 1, .H_kv = 1, .D = 1});
   tap_ok(y[0] == 1 && y[1] == -7, "%s: a position does not see the next one", name);
   /* Four channels: scores are halved, 1/sqrt(4). */
   const float four[] = {2, 0, 0, 0, 3, 0, 0, 0, 1, 2, 3, 4};
-  k->attention_fwd(LM_F32, y, lse, four, 1, 1, 1, 1, 4);
+  k->attention_fwd(LM_F32, y, lse, four, &(lm_attention){.B = 1, .T = 1, .H = 1, .H_kv = 1, .D = 4});
   tap_ok(near_all(y, (double[]){1, 2, 3, 4}, 4, 0), "%s: a single position copies its value", name);
   tap_near(lse[0], 3, 1e-6, "%s: scores are divided by sqrt(D)", name);
   /* Four query heads on two key/value heads: 0 and 1 read the first, 2 and 3 the second. */
   const float grouped[] = {1, 1, 1, 1, 0, 0, 8, 9};
-  k->attention_fwd(LM_F32, y, lse, grouped, 1, 1, 4, 2, 1);
+  k->attention_fwd(LM_F32, y, lse, grouped, &(lm_attention){.B = 1, .T = 1, .H = 4, .H_kv = 2, .D = 1});
   tap_ok(near_all(y, (double[]){8, 8, 9, 9}, 4, 0), "%s: query heads share key/value heads", name);
 }
 
@@ -150,10 +150,10 @@ static void test_cross_entropy(void)
   const int32_t target[] = {2, -1, 0};
   float z[] = {0, l2, l3, 100, NAN, NAN, 1, 2, 100, 100, 1000, 1000, -1000, 100, INFINITY}, loss[3], before[15];
   memcpy(before, z, sizeof z);
-  k->cross_entropy(LM_F32, loss, z, target, 3, 3, 5, 0);
+  k->cross_entropy(LM_F32, loss, z, target, NULL, 3, 3, 5, 0);
   tap_ok(near_all(loss, (double[]){log(2), 0, log(2)}, 3, 1e-6), "%s: losses; an ignored row has none", name);
   tap_ok(memcmp(before, z, sizeof z) == 0, "%s: without gradient the logits stay", name);
-  k->cross_entropy(LM_F32, loss, z, target, 3, 3, 5, 1);
+  k->cross_entropy(LM_F32, loss, z, target, NULL, 3, 3, 5, 1);
   tap_ok(near_all(loss, (double[]){log(2), 0, log(2)}, 3, 1e-6), "%s: the same losses with gradient", name);
   tap_ok(near_all(z, (double[]){1. / 6, 1. / 3, -1. / 2, 0, 0}, 5, 1e-6), "%s: softmax 1/6 1/3 1/2 - target", name);
   tap_ok(near_all(z + 5, (double[]){0, 0, 0, 0, 0}, 5, 0), "%s: an ignored row gives no gradient, even of NaN", name);
@@ -169,7 +169,7 @@ static void test_rare_logits(void)
     for (int sign = -1; sign <= 1; sign++) {
       float row[V] = {0};
       row[at[i]] = sign == 0 ? NAN : (float)sign * INFINITY;
-      k->cross_entropy(LM_F32, loss, row, &(int32_t){1}, 1, V, V, 1);
+      k->cross_entropy(LM_F32, loss, row, &(int32_t){1}, NULL, 1, V, V, 1);
       if (sign < 0) /* a probability of 0 is no error */
         tap_near(loss[0], log(V - 1), 1e-6, "%s: logit %d of %d is -inf", name, at[i], V);
       else
@@ -179,7 +179,7 @@ static void test_rare_logits(void)
   enum { HALF = 1500 }; /* longer than what a backend may take at a time */
   static float z[2 * HALF];
   for (int i = 0; i < HALF; i++) z[i] = -INFINITY, z[HALF + i] = 0;
-  k->cross_entropy(LM_F32, loss, z, &(int32_t){HALF}, 1, 2 * HALF, 2 * HALF, 1);
+  k->cross_entropy(LM_F32, loss, z, &(int32_t){HALF}, NULL, 1, 2 * HALF, 2 * HALF, 1);
   tap_near(loss[0], log(HALF), 1e-6, "%s: a masked first half of the vocabulary costs nothing", name);
   tap_near(z[HALF + 1], 1. / HALF, 1e-6, "%s: and the rest shares the probability", name);
 }
