@@ -42,24 +42,21 @@ static bool same_file(const char *a, const char *b)
   return strcmp(a, b) == 0 || (stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino);
 }
 
-static lm_status check_out(const char *option, const char *path, const lm_list *inputs, lm_error *err)
+static lm_status check_out(const char *option, const char *path, lm_error *err)
 {
   struct stat st;
   if (path[0] == '\0') return lm_fail(err, LM_EINVAL, "--%s is empty, a file name was wanted", option);
   if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
     return lm_fail(err, LM_EINVAL, "--%s %s: is a folder, a file name was wanted", option, path);
-  for (size_t i = 0; i < inputs->count; i++)
-    if (same_file(path, inputs->items[i]))
-      return lm_fail(err, LM_EINVAL, "--%s %s: is also an input, which would be overwritten", option, path);
   return LM_OK;
 }
 
 static lm_status check(const struct tokenize_options *o, const lm_options *parsed, int size, lm_error *err)
 {
   const lm_list *inputs = lm_options_words(parsed);
-  LM_TRY(check_out("out", o->out, inputs, err));
+  LM_TRY(check_out("out", o->out, err));
   if (o->val_out[0] != '\0') {
-    LM_TRY(check_out("val-out", o->val_out, inputs, err));
+    LM_TRY(check_out("val-out", o->val_out, err));
     if (same_file(o->out, o->val_out))
       return lm_fail(err, LM_EINVAL, "--out and --val-out are both %s; two files were wanted", o->out);
   } else if (lm_options_origin(parsed, "val-fraction", NULL) != LM_FROM_DEFAULT) {

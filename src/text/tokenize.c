@@ -195,13 +195,28 @@ static lm_status check_same_input(struct tokenizer *t, lm_error *err)
 
 /* ---- progress ---- */
 
-static lm_status measure_files(struct tokenizer *t, lm_error *err)
+/* A file that is read must not be replaced, be it named or found in a folder. */
+static lm_status check_not_output(const char *file, const struct stat *st, const lm_tokenize_config *cfg, lm_error *err)
+{
+  const char *outputs[LM_SPLITS] = {cfg->out, cfg->val_out};
+  for (int i = 0; i < LM_SPLITS; i++) {
+    struct stat out;
+    if (outputs[i] == NULL || stat(outputs[i], &out) != 0) continue;
+    if (out.st_dev == st->st_dev && out.st_ino == st->st_ino)
+      return lm_fail(err, LM_EINVAL, "%s: is an input and would be overwritten by %s", file, outputs[i]);
+  }
+  return LM_OK;
+}
+
+static lm_status measure_files(struct tokenizer *t, const lm_tokenize_config *cfg, lm_error *err)
 {
   size_t files = lm_documents_files(t->documents);
   LM_TRY(lm_alloc(&t->file_begins, files + 1, sizeof *t->file_begins, "the sizes of the input files", err));
   for (size_t i = 0; i < files; i++) {
     struct stat st;
-    bool known = stat(lm_documents_file(t->documents, i), &st) == 0 && S_ISREG(st.st_mode);
+    const char *file = lm_documents_file(t->documents, i);
+    bool known = stat(file, &st) == 0 && S_ISREG(st.st_mode);
+    if (known) LM_TRY(check_not_output(file, &st, cfg, err));
     t->file_begins[i + 1] = t->file_begins[i] + (known ? (uint64_t)st.st_size : 0);
   }
   return LM_OK;
@@ -244,7 +259,7 @@ static lm_status find_borders(struct tokenizer *t, const char *begin, lm_error *
 static lm_status new_local(struct tokenizer *t, const lm_tokenize_config *cfg, lm_error *err)
 {
   LM_TRY(lm_documents_open(&t->documents, cfg->paths, cfg->n_paths, &cfg->documents, err));
-  LM_TRY(measure_files(t, err));
+  LM_TRY(measure_files(t, cfg, err));
   LM_TRY(lm_spool_new(&t->spool, cfg->out, t->width, err));
   LM_TRY(lm_alloc(&t->slots, t->n_slots, sizeof *t->slots, "blocks of text", err));
   LM_TRY(lm_alloc(&t->held, (size_t)t->comm->size, sizeof *t->held, "the sizes of rounds", err));

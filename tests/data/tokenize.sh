@@ -98,6 +98,9 @@ tap_is "$("$MPILM" data cat skipped.h5 --vocab bytes)" 'alpha<|endoftext|>third<
 # Usage.
 tap_exit 2 "stdin on two ranks" -- tokenize 2 --out x.h5 -
 tap_exit 2 "the output is an input" -- tokenize 1 --out three.txt three.txt
+mkdir texts && cp three.txt texts
+tap_exit 2 "the output is in a folder of inputs" -- tokenize 2 --out x.h5 --val-out texts/three.txt texts
+tap_like "$tap_err" 'texts/three.txt: is an input' "as it says"
 tap_exit 2 "the output is a folder" -- tokenize 1 --out . three.txt
 tap_exit 2 "both outputs are one" -- tokenize 1 --out x.h5 --val-out ./x.h5 three.txt
 tap_exit 2 "a fraction without a place" -- tokenize 1 --out x.h5 --val-fraction 0.1 three.txt
