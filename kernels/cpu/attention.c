@@ -39,6 +39,9 @@ typedef struct operands {
   const float *a, *b;
   size_t ldc, a_row, a_col, ldb, depth;
   bool add;
+  /* Of a diagonal tile about half is masked. For row i of c: only columns >= i are wanted, or only k >= i or k <= i
+   * count, so that the rest, in steps of a block, is left out. */
+  enum { WHOLE, COLUMNS_FROM_ROW, DEPTH_FROM_ROW, DEPTH_TO_ROW } part;
 } operands;
 
 /* ROWS x VECTORS numbers of c stay in registers: 4 x 4 vectors of the 32 registers of AVX-512, 4 x 2 of 16. */
@@ -80,18 +83,26 @@ LM_INLINE void block(const operands *o, size_t i, size_t j, int rows, int width)
   }
 }
 
-LM_INLINE void strip(const operands *o, size_t i, size_t n, int rows)
+LM_INLINE void strip(operands o, size_t i, size_t n, int rows)
 {
-  size_t j = 0;
-  for (; j + WIDTH * LM_LANES <= n; j += WIDTH * LM_LANES) block(o, i, j, rows, WIDTH);
-  for (; j < n; j += LM_LANES) block(o, i, j, rows, 1);
+  size_t j = o.part == COLUMNS_FROM_ROW ? i / LM_LANES * LM_LANES : 0;
+  if (o.part == DEPTH_FROM_ROW) {
+    o.a += i * o.a_col;
+    o.b += i * o.ldb;
+    o.depth -= i;
+  } else if (o.part == DEPTH_TO_ROW && o.depth > i + (size_t)rows) {
+    o.depth = i + (size_t)rows;
+  }
+  for (; j + WIDTH * LM_LANES <= n; j += WIDTH * LM_LANES) block(&o, i, j, rows, WIDTH);
+  for (; j + 2 * LM_LANES <= n; j += 2 * LM_LANES) block(&o, i, j, rows, 2);
+  for (; j < n; j += LM_LANES) block(&o, i, j, rows, 1);
 }
 
 static void multiply(const operands *o, size_t m, size_t n)
 {
   size_t i = 0;
-  for (; i + ROWS <= m; i += ROWS) strip(o, i, n, ROWS);
-  for (; i < m; i++) strip(o, i, n, 1);
+  for (; i + ROWS <= m; i += ROWS) strip(*o, i, n, ROWS);
+  for (; i < m; i++) strip(*o, i, n, 1);
 }
 
 /* ---- Tiles in and out of the tensors ---- */
@@ -277,26 +288,20 @@ static void forward_queries(const problem *p, const forward_tiles *f, void *y, f
   transpose(f->qt, f->q, ld, queries, D, p->scale);
   for (size_t j = first_tile(p, b, first); j <= first; j += TILE) {
     size_t keys = tile_rows(p, j);
-    multiply(
-        &(operands){
-            .c = f->s, .ldc = TILE, .a = f->k + j * ld, .a_row = ld, .a_col = 1, .b = f->qt, .ldb = TILE, .depth = D},
-        keys, TILE);
+    operands o = {.c = f->s, .ldc = TILE, .a = f->k + j * ld, .a_row = ld, .a_col = 1, .b = f->qt, .ldb = TILE};
+    o.depth = D;
+    o.part = j == first ? COLUMNS_FROM_ROW : WHOLE;
+    multiply(&o, keys, TILE); /* s = k q^T */
     mask(p, f->s, b, first, j);
     softmax(f->s, keys, f->o, D, max, sum);
     if (p->dropout != NULL) {
       drop(p, f->keep, b, h, first, j);
       scale_by(f->s, f->keep, keys);
     }
-    multiply(&(operands){.c = f->o,
-                         .ldc = TILE,
-                         .a = f->v + j * ld,
-                         .a_row = 1,
-                         .a_col = ld,
-                         .b = f->s,
-                         .ldb = TILE,
-                         .depth = keys,
-                         .add = true},
-             D, TILE);
+    o = (operands){.c = f->o, .ldc = TILE, .a = f->v + j * ld, .a_row = 1, .a_col = ld, .b = f->s, .ldb = TILE};
+    o.depth = keys;
+    o.add = true;
+    multiply(&o, D, TILE); /* o += v^T s */
   }
   for (size_t i = 0; i < queries; i++) {
     lse[(b * p->H + h) * p->T + first + i] = max[i] + logf(sum[i]);
@@ -377,10 +382,14 @@ static void backward_keys(const problem *p, const backward_tiles *w, size_t b, s
   const float *k = w->k + j * ld, *v = w->v + j * ld;
   operands o = {.c = w->s, .ldc = TILE, .a = k, .a_row = ld, .a_col = 1, .b = w->qt, .ldb = TILE, .depth = D};
 
+  bool diagonal = j == first;
+
+  o.part = diagonal ? COLUMNS_FROM_ROW : WHOLE;
   multiply(&o, keys, TILE); /* s = k q^T */
   o.c = w->ds, o.a = v, o.b = w->dyt;
   multiply(&o, keys, TILE); /* dp = v dy^T */
   mask(p, w->s, b, first, j);
+  for (size_t i = 0; diagonal && i < keys; i++) memset(w->ds + i * TILE, 0, i * sizeof(float)); /* not computed */
   if (p->dropout != NULL) {
     drop(p, w->keep, b, h, first, j);
     scale_by(w->ds, w->keep, keys);
@@ -395,12 +404,14 @@ static void backward_keys(const problem *p, const backward_tiles *w, size_t b, s
                  .b = w->dy,
                  .ldb = ld,
                  .depth = queries,
-                 .add = true};
+                 .add = true,
+                 .part = diagonal ? DEPTH_FROM_ROW : WHOLE};
   multiply(&o, keys, ld); /* dv += p dy */
   o.c = w->dk + j * ld, o.a = w->ds, o.b = w->q;
   multiply(&o, keys, ld); /* dk += ds q */
   o = (operands){
       .c = w->dq, .ldc = ld, .a = w->ds, .a_row = 1, .a_col = TILE, .b = k, .ldb = ld, .depth = keys, .add = true};
+  o.part = diagonal ? DEPTH_TO_ROW : WHOLE;
   multiply(&o, queries, ld); /* dq += ds^T k */
 }
 
