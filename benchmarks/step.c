@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/clock.h"
 #include "base/log.h"
-#include "optim/adamw.h"
+#include "optim/optimizer.h"
 #include "train/run_config.h"
 
 #include <omp.h>
@@ -21,18 +21,18 @@ static lm_status bench(const lm_config *cfg, lm_error *err)
 {
   const lm_kernels *k;
   lm_model *m;
-  lm_adamw *opt;
+  lm_optimizer *opt;
   int B = (int)cfg->batch.micro, T = (int)cfg->model.shape.n_ctx;
   lm_model_config shape = cfg->model.shape;
   if (shape.vocab_size == 0) shape.vocab_size = 8192;
-  lm_adamw_config adamw = {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f};
+  lm_optimizer_config optimizer = lm_config_optimizer(cfg);
   LM_TRY(lm_kernels_select(&k, (lm_backend)cfg->backend, err));
   lm_dtype t = lm_config_compute(cfg, k);
   LM_TRY(lm_model_new(&m, &shape, k, t, B, true, err));
-  LM_TRY(lm_adamw_new(&opt, lm_model_params(m), lm_model_weights(m), t, k, &adamw, err));
+  LM_TRY(lm_optimizer_new(&opt, lm_model_params(m), lm_model_weights(m), t, k, &optimizer, err));
   const lm_param_table *table = lm_model_params(m);
-  lm_param_init(table, &shape, 1, 0, table->elements, lm_adamw_master(opt));
-  lm_adamw_publish(opt);
+  lm_param_init(table, &shape, 1, 0, table->elements, lm_optimizer_master(opt));
+  lm_optimizer_publish(opt);
 
   int32_t *tokens = malloc((size_t)(B * T + 1) * sizeof *tokens);
   for (int i = 0; i <= B * T; i++) tokens[i] = (int32_t)((unsigned)i * 2654435761u % (unsigned)shape.vocab_size);
@@ -48,7 +48,7 @@ static lm_status bench(const lm_config *cfg, lm_error *err)
     double squares = k->sum_squares(lm_model_gradients(m), table->elements);
     norm = now_best(norm, begin);
     begin = lm_clock();
-    lm_adamw_step(opt, lm_model_gradients(m), 1e-4f, (float)(1 / (double)loss.count), step);
+    lm_optimizer_step(opt, lm_model_gradients(m), 1e-4f, (float)(1 / (double)loss.count), step);
     update = now_best(update, begin);
     if (step == 1) printf("loss %.6f, gradient norm %.6f\n", loss.sum / (double)loss.count, squares);
   }
@@ -60,7 +60,7 @@ static lm_status bench(const lm_config *cfg, lm_error *err)
   printf("%.0f tokens/s; %.1f GFLOP/s by 6N + 6LCT; product rate %.1f GFLOP/s; share %.1f %%\n", B * T / total,
          flops / total * 1e-9, peak * 1e-9, 100 * flops / total / peak);
   free(tokens);
-  lm_adamw_free(opt);
+  lm_optimizer_free(opt);
   lm_model_free(m);
   return LM_OK;
 }

@@ -30,9 +30,9 @@ lm_status lm_state_write(const lm_comm *comm, const char *path, const lm_state_s
                          lm_error *err) LM_NODISCARD;
 
 /** Read slices from a file; any slice of any tensor, by any number of ranks. Collective.
- *  A tensor that the file lacks, or holds with another shape, is LM_EINVAL naming both; dtype f32 <-> bf16 is
- * converted. Every slab that holds an element of a slice is read whole and compared with /integrity: LM_EDAMAGED names
- * the tensor. After a failure the slices hold a mixture of old and new elements. */
+ *  A tensor that the file lacks, or holds with another shape, is LM_EINVAL naming both; the float types
+ * are converted into each other. Every slab that holds an element of a slice is read whole and compared with
+ * /integrity: LM_EDAMAGED names the tensor. After a failure the slices hold a mixture of old and new elements. */
 lm_status lm_state_read(const lm_comm *comm, const char *path, const lm_state_slice *slices, size_t n,
                         lm_error *err) LM_NODISCARD;
 

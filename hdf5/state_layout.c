@@ -78,6 +78,16 @@ static hid_t bf16_type(void)
   return t;
 }
 
+/* IEEE binary16: sign, 5 exponent bits, 10 of fraction. HDF5 names this type only from 1.14.4 on. */
+static hid_t f16_type(void)
+{
+  hid_t t = H5Tcopy(H5T_IEEE_F32LE);
+  if (H5Tset_fields(t, 15, 10, 5, 0, 10) < 0 || H5Tset_size(t, 2) < 0 || H5Tset_precision(t, 16) < 0 ||
+      H5Tset_ebias(t, 15) < 0)
+    return H5I_INVALID_HID;
+  return t;
+}
+
 static hid_t text_type(size_t bytes)
 {
   hid_t t = H5Tcopy(H5T_C_S1);
@@ -93,6 +103,7 @@ static hid_t type_of(const lm_state_entry *e)
   switch (e->dtype) {
   case LM_F32: return H5Tcopy(H5T_IEEE_F32LE);
   case LM_BF16: return bf16_type();
+  case LM_F16: return f16_type();
   case LM_U64: return H5Tcopy(H5T_STD_U64LE);
   case LM_TEXT: return text_type(e->shape[0]);
   }
@@ -507,12 +518,14 @@ static lm_status load_rows(hid_t file, const char *path, const char *name, hid_t
 }
 
 /* False where the type is none of ours. */
-static bool dtype_of(hid_t type, hid_t bf16, lm_dtype *out)
+static bool dtype_of(hid_t type, const hid_t halves[2], lm_dtype *out)
 {
   if (H5Tequal(type, H5T_IEEE_F32LE) > 0)
     *out = LM_F32;
-  else if (H5Tequal(type, bf16) > 0)
+  else if (H5Tequal(type, halves[0]) > 0)
     *out = LM_BF16;
+  else if (H5Tequal(type, halves[1]) > 0)
+    *out = LM_F16;
   else if (H5Tequal(type, H5T_STD_U64LE) > 0)
     *out = LM_U64;
   else if (H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) <= 0)
@@ -539,12 +552,12 @@ static bool shape_of(hid_t type, hid_t space, lm_state_entry *e)
   return true;
 }
 
-static bool load_tensor(hid_t file, hid_t bf16, lm_state_place *p)
+static bool load_tensor(hid_t file, const hid_t halves[2], lm_state_place *p)
 {
   hid_t d = H5Dopen2(file, p->entry.name, H5P_DEFAULT);
   if (d < 0) return false;
   hid_t type = H5Dget_type(d), space = H5Dget_space(d);
-  bool good = dtype_of(type, bf16, &p->entry.dtype) && shape_of(type, space, &p->entry);
+  bool good = dtype_of(type, halves, &p->entry.dtype) && shape_of(type, space, &p->entry);
   haddr_t at = H5Dget_offset(d);
   if (good) p->bytes = lm_state_elements(p->entry.ndim, p->entry.shape) * lm_dtype_size(p->entry.dtype);
   p->offset = at == HADDR_UNDEF || p->bytes == 0 ? 0 : at;
@@ -558,17 +571,18 @@ static lm_status load_tensors(hid_t file, const char *path, lm_state_layout *out
 {
   char *names = NULL;
   uint64_t names_at;
-  hid_t text = text_type(LM_STATE_NAME), bf16 = bf16_type();
+  hid_t text = text_type(LM_STATE_NAME), halves[2] = {bf16_type(), f16_type()};
   lm_status s = load_rows(file, path, "/integrity/tensors", text, &names, &out->n, &names_at, err);
   if (s == LM_OK) s = lm_alloc(&out->tensors, out->n, sizeof *out->tensors, "the list of tensors", err);
   for (size_t i = 0; i < out->n && s == LM_OK; i++) {
     snprintf(out->tensors[i].entry.name, LM_STATE_NAME, "%.*s", LM_STATE_NAME - 1, names + i * LM_STATE_NAME);
-    if (!load_tensor(file, bf16, &out->tensors[i]))
+    if (!load_tensor(file, halves, &out->tensors[i]))
       s = lm_hdf5_fail(err, LM_EDAMAGED, "%s: cannot open tensor '%s'", path, out->tensors[i].entry.name);
   }
   free(names);
   H5Tclose(text);
-  H5Tclose(bf16);
+  H5Tclose(halves[0]);
+  H5Tclose(halves[1]);
   return s;
 }
 

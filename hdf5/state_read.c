@@ -62,10 +62,14 @@ static void copy_elements(void *to, lm_dtype to_type, const void *from, lm_dtype
 {
   if (to_type == from_type)
     memcpy(to, from, n * lm_dtype_size(to_type));
-  else if (to_type == LM_F32)
-    for (size_t i = 0; i < n; i++) ((float *)to)[i] = lm_bf16_to_f32(((const lm_bf16 *)from)[i]);
   else
-    for (size_t i = 0; i < n; i++) ((lm_bf16 *)to)[i] = lm_bf16_from_f32(((const float *)from)[i]);
+    for (size_t i = 0; i < n; i++) {
+      float x = from_type == LM_F32 ? ((const float *)from)[i] : lm_half_to_f32(from_type, ((const uint16_t *)from)[i]);
+      if (to_type == LM_F32)
+        ((float *)to)[i] = x;
+      else
+        ((uint16_t *)to)[i] = lm_half_from_f32(to_type, x);
+    }
 }
 
 /* What slice and slab have in common. */
@@ -123,9 +127,14 @@ static void print_shape(int ndim, const size_t *shape, char out[128])
   snprintf(out + n, 128 - (size_t)n, "]");
 }
 
+static bool is_float(lm_dtype t)
+{
+  return t == LM_F32 || t == LM_BF16 || t == LM_F16;
+}
+
 static bool converts(lm_dtype a, lm_dtype b)
 {
-  return a == b || ((a == LM_F32 || a == LM_BF16) && (b == LM_F32 || b == LM_BF16));
+  return a == b || (is_float(a) && is_float(b));
 }
 
 static lm_status check_fit(const char *path, const lm_state_entry *e, const lm_state_slice *s, lm_error *err)

@@ -8,8 +8,8 @@
 #include <stdbool.h>
 
 /* Letters as on paper: B sequences, T positions, C channels, V vocabulary, H heads, D channels of a head.
- * `t` is the compute type, LM_F32 or LM_BF16: that of every `void *` tensor. Arithmetic inside an operation is in f32
- * or better. Gradients of weights are f32 and are added to (+=), so that micro-batches accumulate; gradients of
+ * `t` is the compute type, LM_F32, LM_BF16 or LM_F16: that of every `void *` tensor. Arithmetic inside an operation is
+ * in f32 or better. Gradients of weights are f32 and are added to (+=), so that micro-batches accumulate; gradients of
  * activations are in t and are written (=) unless said otherwise. All tensors are row-major and live in the backend's
  * memory; nothing overlaps unless said so. All operations are Local and cannot fail: shapes are checked when the model
  * is made, a backend that cannot go on (a dead device) ends the job. Results do not depend on the number of threads. */
@@ -48,6 +48,13 @@ typedef struct lm_objective {
                             Szegedy et al., arXiv:1512.00567, section 7 */
 } lm_objective;
 
+/** Stochastic gradient descent with momentum, and decay decoupled from it as in AdamW. */
+typedef struct lm_sgd_config {
+  float momentum; /* [0, 1) */
+  bool nesterov;  /* look ahead: Sutskever et al., ICML 2013, eq. 3-4, in the form that torch.optim.SGD has */
+  float decay;    /* >= 0, scaled by lr at each step */
+} lm_sgd_config;
+
 typedef struct lm_kernels {
   const char *name; /* "ref", "cpu", "cuda" */
   const char *isa;  /* what the loops were compiled for: "x86-64-v4", "sm_90a" */
@@ -59,7 +66,7 @@ typedef struct lm_kernels {
   void (*to_device)(void *device, const void *host, size_t bytes);
   void (*to_host)(void *host, const void *device, size_t bytes);
 
-  /** y[i] = x[i] for n elements; f32 -> bf16 rounds to nearest even. */
+  /** y[i] = x[i] for n elements; to bf16 or f16 it rounds to nearest even. */
   void (*cast)(void *y, lm_dtype to, const void *x, lm_dtype from, size_t n);
 
   /** y[b,t,:] = wte[token[b,t],:] + wpe[t,:].  y [B,T,C]; token [B,T] in [0,V); wte [V,C]; wpe [>=T,C] or NULL. */
@@ -151,9 +158,13 @@ typedef struct lm_kernels {
   /** One AdamW step with g' = scale g: m = beta1 m + (1-beta1) g'; v = beta2 v + (1-beta2) g'^2;
    *  w -= lr (m/(1-beta1^step) / (sqrt(v/(1-beta2^step)) + eps) + decay w).
    *  w, m, v, g [n] f32; step >= 1 counts applied updates.
-   *  w16 [n] bf16, or NULL: receives w rounded to nearest even. */
-  void (*adamw)(float *w, float *m, float *v, const float *g, lm_bf16 *w16, size_t n, const lm_adamw_config *cfg,
-                float lr, float scale, int64_t step);
+   *  w16 [n] in t, 16 bits: receives w rounded to nearest even; NULL where t is f32. */
+  void (*adamw)(lm_dtype t, float *w, float *m, float *v, const float *g, void *w16, size_t n,
+                const lm_adamw_config *cfg, float lr, float scale, int64_t step);
+  /** One step of SGD with g' = scale g: m = momentum m + g'; u = nesterov ? g' + momentum m : m; w -= lr (u + decay w).
+   *  w, m, g [n] f32; m may be NULL: u = g' then. w16 as for adamw. */
+  void (*sgd)(lm_dtype t, float *w, float *m, const float *g, void *w16, size_t n, const lm_sgd_config *cfg, float lr,
+              float scale);
 } lm_kernels;
 
 typedef enum lm_backend { LM_BACKEND_CPU, LM_BACKEND_CUDA, LM_BACKEND_AUTO, LM_BACKEND_REF } lm_backend;

@@ -114,7 +114,7 @@ static void load(lm_dtype t, float *restrict y, size_t ldy, const void *x, size_
     if (t == LM_F32)
       memcpy(y, (const float *)x + r * x_row, D * sizeof(float));
     else
-      LM_LEVEL(lm_widen)(y, (const lm_bf16 *)x + r * x_row, x_row, 1, D);
+      LM_LEVEL(lm_widen)(t, y, (const uint16_t *)x + r * x_row, x_row, 1, D);
     for (size_t d = D; d < ldy; d++) y[d] = 0;
   }
 }
@@ -126,7 +126,7 @@ static void store(lm_dtype t, void *y, size_t y_row, const float *x, size_t ldx,
     if (t == LM_F32)
       memcpy((float *)y + r * y_row, x, D * sizeof(float));
     else
-      LM_LEVEL(lm_narrow)((lm_bf16 *)y + r * y_row, y_row, x, NULL, 1, D);
+      LM_LEVEL(lm_narrow)(t, (uint16_t *)y + r * y_row, y_row, x, NULL, 1, D);
   }
 }
 

@@ -1,4 +1,4 @@
-/* kernels/cpu/cast.c - conversions between f32 and bf16. */
+/* kernels/cpu/cast.c - conversions between the types. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernels/cpu/loop_files.h"
 #include "kernels/cpu/vector.h"
@@ -18,9 +18,11 @@ void LM_LEVEL(lm_cast)(void *y, lm_dtype to, const void *x, lm_dtype from, size_
     size_t end = n - i < BLOCK ? n : i + BLOCK, size = lm_dtype_size(to);
     if (to == from)
       memcpy((char *)y + i * size, (const char *)x + i * size, (end - i) * size);
-    else if (to == LM_BF16)
-      convert(y, LM_BF16, x, LM_F32, i, end);
+    else if (from == LM_F32)
+      LM_FOR_TYPE(to, convert(y, LM_TYPE, x, LM_F32, i, end));
+    else if (from == LM_BF16)
+      LM_FOR_TYPE(to, convert(y, LM_TYPE, x, LM_BF16, i, end));
     else
-      convert(y, LM_F32, x, LM_BF16, i, end);
+      LM_FOR_TYPE(to, convert(y, LM_TYPE, x, LM_F16, i, end));
   }
 }

@@ -1,29 +1,20 @@
 /* kernels/cpu/column_sums.c - gradients of biases: sums down the columns. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernels/cpu/loop_files.h"
+#include "kernels/cpu/vector.h"
 
-/* A thread takes whole blocks of columns, so that each sum is made by one thread, row after row. A block of bf16 fills
- * two cache lines. */
+/* A thread takes whole blocks of columns, so that each sum is made by one thread, row after row. A block of 16 bits
+ * fills two cache lines. */
 enum { BLOCK = 64 };
 
-static void block_f32(float *restrict sum, const float *x, size_t rows, int C, int n)
+LM_INLINE void block(lm_dtype t, float *restrict sum, const void *x, size_t at, size_t rows, size_t C, size_t n)
 {
   float s[BLOCK] = {0};
-  for (size_t r = 0; r < rows; r++, x += C) {
+  for (size_t r = 0; r < rows; r++, at += C) {
 #pragma omp simd
-    for (int c = 0; c < n; c++) s[c] += x[c];
+    for (size_t c = 0; c < n; c++) s[c] += lm_load(t, x, at + c);
   }
-  for (int c = 0; c < n; c++) sum[c] += s[c];
-}
-
-static void block_bf16(float *restrict sum, const lm_bf16 *x, size_t rows, int C, int n)
-{
-  float s[BLOCK] = {0};
-  for (size_t r = 0; r < rows; r++, x += C) {
-#pragma omp simd
-    for (int c = 0; c < n; c++) s[c] += lm_bf16_to_f32(x[c]);
-  }
-  for (int c = 0; c < n; c++) sum[c] += s[c];
+  for (size_t c = 0; c < n; c++) sum[c] += s[c];
 }
 
 void LM_LEVEL(lm_column_sums)(lm_dtype t, float *sum, const void *x, size_t rows, int C)
@@ -31,9 +22,6 @@ void LM_LEVEL(lm_column_sums)(lm_dtype t, float *sum, const void *x, size_t rows
 #pragma omp parallel for schedule(static)
   for (int c = 0; c < C; c += BLOCK) {
     int n = C - c < BLOCK ? C - c : BLOCK;
-    if (t == LM_F32)
-      block_f32(sum + c, (const float *)x + c, rows, C, n);
-    else
-      block_bf16(sum + c, (const lm_bf16 *)x + c, rows, C, n);
+    LM_FOR_TYPE(t, block(LM_TYPE, sum + c, x, (size_t)c, rows, (size_t)C, (size_t)n));
   }
 }

@@ -94,10 +94,8 @@ void LM_LEVEL(lm_cross_entropy)(lm_dtype t, float *loss, void *z, const int32_t 
     bool ignored = target[r] < 0;
     if (ignored)
       loss[r] = 0;
-    else if (t == LM_F32)
-      loss[r] = row(LM_F32, z, r * Vp_, V_, (size_t)target[r], objective, scale);
     else
-      loss[r] = row(LM_BF16, z, r * Vp_, V_, (size_t)target[r], objective, scale);
+      LM_FOR_TYPE(t, loss[r] = row(LM_TYPE, z, r * Vp_, V_, (size_t)target[r], objective, scale));
     size_t kept = ignored ? 0 : V_; /* behind them, zeros */
     if (scale != 0) memset((char *)z + (r * Vp_ + kept) * size, 0, (Vp_ - kept) * size);
   }

@@ -33,9 +33,6 @@ void LM_LEVEL(lm_dropout)(lm_dtype t, void *y, const void *x, const lm_dropout *
 #pragma omp parallel for schedule(static) if (rows * C_ > SMALL)
   for (size_t r = 0; r < rows; r++) {
     const lm_keep k = lm_keep_of(how, r / (size_t)T);
-    if (t == LM_F32)
-      drop_row(LM_F32, y, x, &k, r % (size_t)T, r * C_, C_);
-    else
-      drop_row(LM_BF16, y, x, &k, r % (size_t)T, r * C_, C_);
+    LM_FOR_TYPE(t, drop_row(LM_TYPE, y, x, &k, r % (size_t)T, r * C_, C_));
   }
 }

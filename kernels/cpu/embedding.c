@@ -26,10 +26,7 @@ void LM_LEVEL(lm_embedding_fwd)(lm_dtype t, void *y, const int32_t *token, const
   size_t n = (size_t)B * (size_t)T;
 #pragma omp parallel for schedule(static) if (n * (size_t)C > SMALL)
   for (size_t i = 0; i < n; i++) { /* i is (b,t) */
-    if (t == LM_F32)
-      forward_row(LM_F32, y, i, wte, (size_t)token[i], wpe, i % (size_t)T, (size_t)C);
-    else
-      forward_row(LM_BF16, y, i, wte, (size_t)token[i], wpe, i % (size_t)T, (size_t)C);
+    LM_FOR_TYPE(t, forward_row(LM_TYPE, y, i, wte, (size_t)token[i], wpe, i % (size_t)T, (size_t)C));
   }
 }
 
@@ -59,9 +56,6 @@ void LM_LEVEL(lm_embedding_bwd)(lm_dtype t, float *dwte, float *dwpe, const void
     size_t me = (size_t)omp_get_thread_num(), threads = (size_t)omp_get_num_threads();
     size_t c = lines * me / threads * LINE, end = lines * (me + 1) / threads * LINE;
     size_t n = (end < C_ ? end : C_) - c;
-    if (t == LM_F32)
-      backward_columns(LM_F32, dwte, dwpe, dy, token, B_, T_, C_, c, n);
-    else
-      backward_columns(LM_BF16, dwte, dwpe, dy, token, B_, T_, C_, c, n);
+    LM_FOR_TYPE(t, backward_columns(LM_TYPE, dwte, dwpe, dy, token, B_, T_, C_, c, n));
   }
 }

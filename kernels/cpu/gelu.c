@@ -36,10 +36,7 @@ void LM_LEVEL(lm_gelu_fwd)(lm_dtype t, void *y, const void *x, size_t n)
 #pragma omp parallel for schedule(static) if (n > 2 * BLOCK)
   for (size_t i = 0; i < n; i += BLOCK) {
     size_t end = n - i < BLOCK ? n : i + BLOCK;
-    if (t == LM_F32)
-      forward(LM_F32, y, x, i, end);
-    else
-      forward(LM_BF16, y, x, i, end);
+    LM_FOR_TYPE(t, forward(LM_TYPE, y, x, i, end));
   }
 }
 
@@ -48,9 +45,6 @@ void LM_LEVEL(lm_gelu_bwd)(lm_dtype t, void *dx, const void *dy, const void *x, 
 #pragma omp parallel for schedule(static) if (n > 2 * BLOCK)
   for (size_t i = 0; i < n; i += BLOCK) {
     size_t end = n - i < BLOCK ? n : i + BLOCK;
-    if (t == LM_F32)
-      backward(LM_F32, dx, dy, x, i, end);
-    else
-      backward(LM_BF16, dx, dy, x, i, end);
+    LM_FOR_TYPE(t, backward(LM_TYPE, dx, dy, x, i, end));
   }
 }

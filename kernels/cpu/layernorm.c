@@ -51,13 +51,8 @@ void LM_LEVEL(lm_layernorm_fwd)(lm_dtype t, void *y, float *mean, float *rstd, v
   const void *in = branch != NULL ? sum : x;
 #pragma omp parallel for schedule(static) if (rows * C_ > SMALL)
   for (size_t r = 0; r < rows; r++) {
-    if (t == LM_F32) {
-      if (branch != NULL) add_branch(LM_F32, sum, x, branch, r * C_, C_);
-      forward_row(LM_F32, y, mean + r, rstd + r, in, r * C_, gain, bias, C_, eps);
-    } else {
-      if (branch != NULL) add_branch(LM_BF16, sum, x, branch, r * C_, C_);
-      forward_row(LM_BF16, y, mean + r, rstd + r, in, r * C_, gain, bias, C_, eps);
-    }
+    if (branch != NULL) LM_FOR_TYPE(t, add_branch(LM_TYPE, sum, x, branch, r * C_, C_));
+    LM_FOR_TYPE(t, forward_row(LM_TYPE, y, mean + r, rstd + r, in, r * C_, gain, bias, C_, eps));
   }
 }
 
@@ -122,9 +117,6 @@ void LM_LEVEL(lm_layernorm_bwd)(lm_dtype t, void *dx, float *dgain, float *dbias
 #pragma omp parallel if (rows * C_ > SMALL)
   for (size_t r = 0; r < rows; r += ROWS) {
     size_t end = rows - r < ROWS ? rows : r + ROWS;
-    if (t == LM_F32)
-      backward_block(LM_F32, dx, dgain, dbias, dy, x, mean, rstd, gain, r, end, C_);
-    else
-      backward_block(LM_BF16, dx, dgain, dbias, dy, x, mean, rstd, gain, r, end, C_);
+    LM_FOR_TYPE(t, backward_block(LM_TYPE, dx, dgain, dbias, dy, x, mean, rstd, gain, r, end, C_));
   }
 }

@@ -91,7 +91,8 @@ static void multiply(const product *whole)
   }
 }
 
-/* Where the CPU has no bf16 products: the same tiles, their inputs widened to f32 a block of k at a time. */
+/* Where the CPU has no products of the type, which no CPU here has for f16: the same tiles, their inputs widened to f32
+ * a block of k at a time. */
 enum { WIDE_K = 1024 };
 
 typedef struct wide {
@@ -118,14 +119,16 @@ static lm_product_shape wide_shape(const lm_product_shape *s, int64_t m, int64_t
                             .c_row = s->to == LM_F32 ? s->c_row : n};
 }
 
-/* [rows,cols] at (i,j) of a bf16 matrix with any strides of which one is 1 -> f32, without gaps, in the same order. */
-static void widen(float *y, const char *x, int64_t i, int64_t j, int64_t rows, int64_t cols, int64_t row, int64_t col)
+/* [rows,cols] at (i,j) of a 16-bit matrix with any strides of which one is 1 -> f32, without gaps, in the same order.
+ */
+static void widen(lm_dtype t, float *y, const char *x, int64_t i, int64_t j, int64_t rows, int64_t cols, int64_t row,
+                  int64_t col)
 {
-  const lm_bf16 *from = (const lm_bf16 *)(const void *)x + i * row + j * col;
+  const uint16_t *from = (const uint16_t *)(const void *)x + i * row + j * col;
   if (col == 1)
-    lm_cpu_level()->widen(y, from, (size_t)row, (size_t)rows, (size_t)cols);
+    lm_cpu_level()->widen(t, y, from, (size_t)row, (size_t)rows, (size_t)cols);
   else
-    lm_cpu_level()->widen(y, from, (size_t)col, (size_t)cols, (size_t)rows);
+    lm_cpu_level()->widen(t, y, from, (size_t)col, (size_t)cols, (size_t)rows);
 }
 
 static void wide_tile(const wide *w, int64_t tile, int thread)
@@ -138,13 +141,13 @@ static void wide_tile(const wide *w, int64_t tile, int thread)
   for (int64_t k = 0; k < s->k; k += WIDE_K) {
     int64_t n = least(WIDE_K, s->k - k);
     bool add = s->add || k > 0;
-    widen(a, w->whole->a, p.i, k, p.m, n, s->a_row, s->a_col);
-    widen(b, w->whole->b, k, p.j, n, p.n, s->b_row, s->b_col);
+    widen((lm_dtype)s->type, a, w->whole->a, p.i, k, p.m, n, s->a_row, s->a_col);
+    widen((lm_dtype)s->type, b, w->whole->b, k, p.j, n, p.n, s->b_row, s->b_col);
     lm_product_run(w->products[p.last_row][p.last_col][k + WIDE_K >= s->k][add], thread, a, b, NULL, result);
   }
   if (s->to != LM_F32)
-    lm_cpu_level()->narrow((lm_bf16 *)(void *)w->whole->c + p.i * s->c_row + p.j, (size_t)s->c_row, c,
-                           s->bias ? (const lm_bf16 *)(const void *)w->whole->bias + p.j : NULL, (size_t)p.m,
+    lm_cpu_level()->narrow((lm_dtype)s->type, (uint16_t *)(void *)w->whole->c + p.i * s->c_row + p.j, (size_t)s->c_row,
+                           c, s->bias ? (const uint16_t *)(const void *)w->whole->bias + p.j : NULL, (size_t)p.m,
                            (size_t)p.n);
 }
 
@@ -174,7 +177,7 @@ static void multiply_wide(const product *whole)
 
 static void compute(const product *p)
 {
-  if (p->shape.type == LM_BF16 && !lm_cpu_bf16_is_fast())
+  if (p->shape.type == LM_F16 || (p->shape.type == LM_BF16 && !lm_cpu_bf16_is_fast()))
     multiply_wide(p);
   else
     multiply(p);

@@ -15,8 +15,9 @@ void LM_LEVEL(lm_attention_bwd)(lm_dtype t, void *dqkv, const void *dy, const vo
 void LM_LEVEL(lm_column_sums)(lm_dtype t, float *sum, const void *x, size_t rows, int C);
 
 /* widen.c */
-void LM_LEVEL(lm_widen)(float *y, const lm_bf16 *x, size_t x_row, size_t rows, size_t n);
-void LM_LEVEL(lm_narrow)(lm_bf16 *y, size_t y_row, const float *x, const lm_bf16 *bias, size_t rows, size_t n);
+void LM_LEVEL(lm_widen)(lm_dtype t, float *y, const uint16_t *x, size_t x_row, size_t rows, size_t n);
+void LM_LEVEL(lm_narrow)(lm_dtype t, uint16_t *y, size_t y_row, const float *x, const uint16_t *bias, size_t rows,
+                         size_t n);
 
 /* cast.c */
 void LM_LEVEL(lm_cast)(void *y, lm_dtype to, const void *x, lm_dtype from, size_t n);
@@ -65,7 +66,9 @@ void LM_LEVEL(lm_cross_entropy)(lm_dtype t, float *loss, void *z, const int32_t 
 /* optimizer.c */
 double LM_LEVEL(lm_sum_squares)(const float *x, size_t n);
 void LM_LEVEL(lm_scale)(float *x, float a, size_t n);
-void LM_LEVEL(lm_adamw)(float *w, float *m, float *v, const float *g, lm_bf16 *w16, size_t n,
+void LM_LEVEL(lm_adamw)(lm_dtype t, float *w, float *m, float *v, const float *g, void *w16, size_t n,
                         const lm_adamw_config *cfg, float lr, float scale, int64_t step);
+void LM_LEVEL(lm_sgd)(lm_dtype t, float *w, float *m, const float *g, void *w16, size_t n, const lm_sgd_config *cfg,
+                      float lr, float scale);
 
 #endif

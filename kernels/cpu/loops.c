@@ -30,6 +30,7 @@ const lm_cpu_loops LM_LEVEL(lm_cpu_loops) = {
             .sum_squares = LM_LEVEL(lm_sum_squares),
             .scale = LM_LEVEL(lm_scale),
             .adamw = LM_LEVEL(lm_adamw),
+            .sgd = LM_LEVEL(lm_sgd),
         },
     .column_sums = LM_LEVEL(lm_column_sums),
     .widen = LM_LEVEL(lm_widen),

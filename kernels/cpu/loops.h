@@ -13,10 +13,11 @@ typedef struct lm_cpu_loops {
   /** sum[c] += sum_r x[r,c], in an order that only rows and C decide. x [rows,C] in t, sum [C]. */
   void (*column_sums)(lm_dtype t, float *sum, const void *x, size_t rows, int C);
 
-  /** y [rows,n] without gaps = x [rows,n] with rows x_row elements apart. On the calling thread alone. */
-  void (*widen)(float *y, const lm_bf16 *x, size_t x_row, size_t rows, size_t n);
+  /** y [rows,n] without gaps = x [rows,n] in t, 16 bits, with rows x_row elements apart. On the calling thread alone.
+   */
+  void (*widen)(lm_dtype t, float *y, const uint16_t *x, size_t x_row, size_t rows, size_t n);
   /** y [rows,n] with rows y_row elements apart = x [rows,n] without gaps + bias [n] or NULL. On the calling thread. */
-  void (*narrow)(lm_bf16 *y, size_t y_row, const float *x, const lm_bf16 *bias, size_t rows, size_t n);
+  void (*narrow)(lm_dtype t, uint16_t *y, size_t y_row, const float *x, const uint16_t *bias, size_t rows, size_t n);
 } lm_cpu_loops;
 
 #if LM_X86_LEVELS

@@ -1,4 +1,4 @@
-/* kernels/cpu/optimizer.c - the norm of a gradient, and AdamW: loops that memory limits. */
+/* kernels/cpu/optimizer.c - the norm of a gradient, AdamW, SGD: loops that memory limits. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernels/cpu/loop_files.h"
 #include "kernels/cpu/vector.h"
@@ -40,8 +40,8 @@ typedef struct step_constants {
   float eps, decay, lr, scale;
 } step_constants;
 
-LM_INLINE void adamw_block(float *w, float *m, float *v, const float *g, lm_bf16 *w16, size_t begin, size_t end,
-                           const step_constants *s)
+LM_INLINE void adamw_block(lm_dtype t, float *w, float *m, float *v, const float *g, void *w16, size_t begin,
+                           size_t end, const step_constants *s)
 {
   const step_constants k = *s; /* in registers: nothing that is written can change it */
 #pragma omp simd
@@ -52,11 +52,11 @@ LM_INLINE void adamw_block(float *w, float *m, float *v, const float *g, lm_bf16
     m[i] = mi;
     v[i] = vi;
     w[i] = wi;
-    if (w16 != NULL) w16[i] = lm_bf16_from_f32(wi);
+    if (t != LM_F32) lm_store(t, w16, i, wi);
   }
 }
 
-void LM_LEVEL(lm_adamw)(float *w, float *m, float *v, const float *g, lm_bf16 *w16, size_t n,
+void LM_LEVEL(lm_adamw)(lm_dtype t, float *w, float *m, float *v, const float *g, void *w16, size_t n,
                         const lm_adamw_config *cfg, float lr, float scale, int64_t step)
 {
   double beta1 = (double)cfg->beta1, beta2 = (double)cfg->beta2;
@@ -75,9 +75,35 @@ void LM_LEVEL(lm_adamw)(float *w, float *m, float *v, const float *g, lm_bf16 *w
 #pragma omp parallel for schedule(static) if (n > SMALL)
   for (size_t i = 0; i < n; i += BLOCK) {
     size_t end = n - i < BLOCK ? n : i + BLOCK;
-    if (w16 != NULL)
-      adamw_block(w, m, v, g, w16, i, end, &s);
+    LM_FOR_TYPE(t, adamw_block(LM_TYPE, w, m, v, g, w16, i, end, &s));
+  }
+}
+
+LM_INLINE void sgd_block(lm_dtype t, float *w, float *m, const float *g, void *w16, size_t begin, size_t end,
+                         const lm_sgd_config *cfg, float lr, float scale)
+{
+  const float momentum = cfg->momentum, decay = cfg->decay, ahead = cfg->nesterov ? cfg->momentum : 1,
+              now = cfg->nesterov ? 1 : 0;
+#pragma omp simd
+  for (size_t i = begin; i < end; i++) {
+    float gradient = scale * g[i], mi = m == NULL ? gradient : momentum * m[i] + gradient;
+    float update = m == NULL ? gradient : now * gradient + ahead * mi;
+    float wi = w[i] - lr * (update + decay * w[i]);
+    if (m != NULL) m[i] = mi;
+    w[i] = wi;
+    if (t != LM_F32) lm_store(t, w16, i, wi);
+  }
+}
+
+void LM_LEVEL(lm_sgd)(lm_dtype t, float *w, float *m, const float *g, void *w16, size_t n, const lm_sgd_config *cfg,
+                      float lr, float scale)
+{
+#pragma omp parallel for schedule(static) if (n > SMALL)
+  for (size_t i = 0; i < n; i += BLOCK) {
+    size_t end = n - i < BLOCK ? n : i + BLOCK;
+    if (m == NULL)
+      LM_FOR_TYPE(t, sgd_block(LM_TYPE, w, NULL, g, w16, i, end, cfg, lr, scale));
     else
-      adamw_block(w, m, v, g, NULL, i, end, &s);
+      LM_FOR_TYPE(t, sgd_block(LM_TYPE, w, m, g, w16, i, end, cfg, lr, scale));
   }
 }

@@ -45,13 +45,8 @@ void LM_LEVEL(lm_rmsnorm_fwd)(lm_dtype t, void *y, float *rstd, void *sum, const
   const void *in = branch != NULL ? sum : x;
 #pragma omp parallel for schedule(static) if (rows * C_ > SMALL)
   for (size_t r = 0; r < rows; r++) {
-    if (t == LM_F32) {
-      if (branch != NULL) add_branch(LM_F32, sum, x, branch, r * C_, C_);
-      rstd[r] = forward_row(LM_F32, y, in, r * C_, gain, C_, eps);
-    } else {
-      if (branch != NULL) add_branch(LM_BF16, sum, x, branch, r * C_, C_);
-      rstd[r] = forward_row(LM_BF16, y, in, r * C_, gain, C_, eps);
-    }
+    if (branch != NULL) LM_FOR_TYPE(t, add_branch(LM_TYPE, sum, x, branch, r * C_, C_));
+    LM_FOR_TYPE(t, rstd[r] = forward_row(LM_TYPE, y, in, r * C_, gain, C_, eps));
   }
 }
 
@@ -100,10 +95,7 @@ void LM_LEVEL(lm_rmsnorm_bwd)(lm_dtype t, void *dx, float *dgain, const void *dy
 #pragma omp parallel if (rows * C_ > SMALL)
   for (size_t r = 0; r < rows; r += ROWS) {
     size_t end = rows - r < ROWS ? rows : r + ROWS;
-    if (t == LM_F32)
-      backward_block(LM_F32, dx, dgain, dy, x, rstd, gain, r, end, C_);
-    else
-      backward_block(LM_BF16, dx, dgain, dy, x, rstd, gain, r, end, C_);
+    LM_FOR_TYPE(t, backward_block(LM_TYPE, dx, dgain, dy, x, rstd, gain, r, end, C_));
   }
 }
 
@@ -134,10 +126,7 @@ void LM_LEVEL(lm_qk_norm_fwd)(lm_dtype t, void *y, float *rstd, const void *x, c
   const row_of_heads s = describe(H, H_kv, D);
 #pragma omp parallel for schedule(static) if (rows * s.heads * s.D > SMALL)
   for (size_t r = 0; r < rows; r++) {
-    if (t == LM_F32)
-      forward_heads(LM_F32, y, rstd, x, q_gain, k_gain, &s, r, eps);
-    else
-      forward_heads(LM_BF16, y, rstd, x, q_gain, k_gain, &s, r, eps);
+    LM_FOR_TYPE(t, forward_heads(LM_TYPE, y, rstd, x, q_gain, k_gain, &s, r, eps));
   }
 }
 
@@ -175,10 +164,7 @@ void LM_LEVEL(lm_qk_norm_bwd)(lm_dtype t, void *dqkv, float *dq_gain, float *dk_
 #pragma omp parallel for schedule(static) if (rows * s.heads * s.D > SMALL)
   for (size_t i = 0; i < blocks; i++) {
     size_t r = i * ROWS, end = rows - r < ROWS ? rows : r + ROWS;
-    if (t == LM_F32)
-      backward_heads(LM_F32, dqkv, dgain + i * 2 * s.D, x, rstd, q_gain, k_gain, &s, r, end);
-    else
-      backward_heads(LM_BF16, dqkv, dgain + i * 2 * s.D, x, rstd, q_gain, k_gain, &s, r, end);
+    LM_FOR_TYPE(t, backward_heads(LM_TYPE, dqkv, dgain + i * 2 * s.D, x, rstd, q_gain, k_gain, &s, r, end));
   }
   for (size_t i = 0; i < blocks; i++, dgain += 2 * s.D)
     for (size_t d = 0; d < s.D; d++) dq_gain[d] += dgain[d], dk_gain[d] += dgain[s.D + d];

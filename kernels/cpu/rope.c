@@ -28,9 +28,6 @@ void LM_LEVEL(lm_rope)(lm_dtype t, void *qkv, const float *angles, int first, bo
 #pragma omp parallel for schedule(static) if (rows * row > SMALL)
   for (size_t r = 0; r < rows; r++) {
     const float *angle = angles + ((size_t)first + r % (size_t)T) * D_;
-    if (t == LM_F32)
-      turn(LM_F32, qkv, r * row, angle, sign, heads, D_);
-    else
-      turn(LM_BF16, qkv, r * row, angle, sign, heads, D_);
+    LM_FOR_TYPE(t, turn(LM_TYPE, qkv, r * row, angle, sign, heads, D_));
   }
 }

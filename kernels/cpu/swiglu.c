@@ -36,10 +36,7 @@ void LM_LEVEL(lm_swiglu_fwd)(lm_dtype t, void *y, const void *x, size_t rows, in
 {
 #pragma omp parallel for schedule(static) if (rows * (size_t)F > SMALL)
   for (size_t r = 0; r < rows; r++) {
-    if (t == LM_F32)
-      forward_row(LM_F32, y, x, r, (size_t)F);
-    else
-      forward_row(LM_BF16, y, x, r, (size_t)F);
+    LM_FOR_TYPE(t, forward_row(LM_TYPE, y, x, r, (size_t)F));
   }
 }
 
@@ -47,9 +44,6 @@ void LM_LEVEL(lm_swiglu_bwd)(lm_dtype t, void *dx, const void *dy, const void *x
 {
 #pragma omp parallel for schedule(static) if (rows * (size_t)F > SMALL)
   for (size_t r = 0; r < rows; r++) {
-    if (t == LM_F32)
-      backward_row(LM_F32, dx, dy, x, r, (size_t)F);
-    else
-      backward_row(LM_BF16, dx, dy, x, r, (size_t)F);
+    LM_FOR_TYPE(t, backward_row(LM_TYPE, dx, dy, x, r, (size_t)F));
   }
 }

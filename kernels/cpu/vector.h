@@ -1,4 +1,4 @@
-/* kernels/cpu/vector.h - what loops are made of: elements of either type, and exp, without a call or a branch. */
+/* kernels/cpu/vector.h - what loops are made of: elements of any type, and exp, without a call or a branch. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #ifndef LM_KERNELS_CPU_VECTOR_H
 #define LM_KERNELS_CPU_VECTOR_H
@@ -7,13 +7,26 @@
 
 #include <math.h>
 
-/* A loop is written once for both types: an LM_INLINE function with a parameter `t`, called as f(LM_F32, ...) and as
- * f(LM_BF16, ...). There t is a constant, and nothing of the choice is left inside the loop. */
+/* A loop is written once for all types: an LM_INLINE function with a parameter `t`, called as LM_FOR_TYPE(t,
+ * f(LM_TYPE, ...)). There LM_TYPE is a constant, and nothing of the choice is left inside the loop. */
 #define LM_INLINE static inline __attribute__((always_inline))
+#define LM_FOR_TYPE(t, ...)                                                                                            \
+  do {                                                                                                                 \
+    if ((t) == LM_F32) {                                                                                               \
+      const lm_dtype LM_TYPE = LM_F32;                                                                                 \
+      __VA_ARGS__;                                                                                                     \
+    } else if ((t) == LM_BF16) {                                                                                       \
+      const lm_dtype LM_TYPE = LM_BF16;                                                                                \
+      __VA_ARGS__;                                                                                                     \
+    } else {                                                                                                           \
+      const lm_dtype LM_TYPE = LM_F16;                                                                                 \
+      __VA_ARGS__;                                                                                                     \
+    }                                                                                                                  \
+  } while (0)
 
 LM_INLINE float lm_load(lm_dtype t, const void *p, size_t i)
 {
-  return t == LM_F32 ? ((const float *)p)[i] : lm_bf16_to_f32(((const lm_bf16 *)p)[i]);
+  return t == LM_F32 ? ((const float *)p)[i] : lm_half_to_f32(t, ((const uint16_t *)p)[i]);
 }
 
 LM_INLINE void lm_store(lm_dtype t, void *p, size_t i, float value)
@@ -21,7 +34,7 @@ LM_INLINE void lm_store(lm_dtype t, void *p, size_t i, float value)
   if (t == LM_F32)
     ((float *)p)[i] = value;
   else
-    ((lm_bf16 *)p)[i] = lm_bf16_from_f32(value);
+    ((uint16_t *)p)[i] = lm_half_from_f32(t, value);
 }
 
 /** exp(x) to 1.2 ulp for -87.33 <= x <= 88.37; below that 0, above it infinity; NaN for NaN.

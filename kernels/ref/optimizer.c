@@ -1,4 +1,4 @@
-/* kernels/ref/optimizer.c - the norm of a gradient, and AdamW. */
+/* kernels/ref/optimizer.c - the norm of a gradient, AdamW, SGD. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernels/ref/ref.h"
 
@@ -16,8 +16,8 @@ void lm_scale_ref(float *x, float a, size_t n)
   for (size_t i = 0; i < n; i++) x[i] *= a;
 }
 
-void lm_adamw_ref(float *w, float *m, float *v, const float *g, lm_bf16 *w16, size_t n, const lm_adamw_config *cfg,
-                  float lr, float scale, int64_t step)
+void lm_adamw_ref(lm_dtype t, float *w, float *m, float *v, const float *g, void *w16, size_t n,
+                  const lm_adamw_config *cfg, float lr, float scale, int64_t step)
 {
   double beta1 = (double)cfg->beta1, beta2 = (double)cfg->beta2, eps = (double)cfg->eps, decay = (double)cfg->decay;
   double bias1 = 1 - pow(beta1, (double)step), bias2 = 1 - pow(beta2, (double)step);
@@ -27,6 +27,21 @@ void lm_adamw_ref(float *w, float *m, float *v, const float *g, lm_bf16 *w16, si
     v[i] = (float)(beta2 * (double)v[i] + (1 - beta2) * gradient * gradient);
     double mhat = (double)m[i] / bias1, vhat = (double)v[i] / bias2;
     w[i] = (float)((double)w[i] - (double)lr * (mhat / (sqrt(vhat) + eps) + decay * (double)w[i]));
-    if (w16 != NULL) w16[i] = lm_bf16_from_f32(w[i]);
+    if (w16 != NULL) lm_ref_store(t, w16, i, (double)w[i]);
+  }
+}
+
+void lm_sgd_ref(lm_dtype t, float *w, float *m, const float *g, void *w16, size_t n, const lm_sgd_config *cfg, float lr,
+                float scale)
+{
+  double momentum = (double)cfg->momentum, decay = (double)cfg->decay;
+  for (size_t i = 0; i < n; i++) {
+    double gradient = (double)scale * (double)g[i], update = gradient;
+    if (m != NULL) {
+      m[i] = (float)(momentum * (double)m[i] + gradient);
+      update = cfg->nesterov ? gradient + momentum * (double)m[i] : (double)m[i];
+    }
+    w[i] = (float)((double)w[i] - (double)lr * (update + decay * (double)w[i]));
+    if (w16 != NULL) lm_ref_store(t, w16, i, (double)w[i]);
   }
 }

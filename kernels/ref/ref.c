@@ -34,4 +34,5 @@ const lm_kernels lm_kernels_ref = {
     .sum_squares = lm_sum_squares_ref,
     .scale = lm_scale_ref,
     .adamw = lm_adamw_ref,
+    .sgd = lm_sgd_ref,
 };

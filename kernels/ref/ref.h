@@ -8,17 +8,17 @@
 /* Element i of a tensor stored as t. Everything between a load and a store is in double. */
 static inline double lm_ref_load(lm_dtype t, const void *p, size_t i)
 {
-  LM_ASSERT(t == LM_F32 || t == LM_BF16);
-  return t == LM_F32 ? ((const float *)p)[i] : lm_bf16_to_f32(((const lm_bf16 *)p)[i]);
+  LM_ASSERT(t == LM_F32 || t == LM_BF16 || t == LM_F16);
+  return t == LM_F32 ? ((const float *)p)[i] : lm_half_to_f32(t, ((const uint16_t *)p)[i]);
 }
 
 static inline void lm_ref_store(lm_dtype t, void *p, size_t i, double value)
 {
-  LM_ASSERT(t == LM_F32 || t == LM_BF16);
+  LM_ASSERT(t == LM_F32 || t == LM_BF16 || t == LM_F16);
   if (t == LM_F32)
     ((float *)p)[i] = (float)value;
   else
-    ((lm_bf16 *)p)[i] = lm_bf16_from_f32((float)value);
+    ((uint16_t *)p)[i] = lm_half_from_f32(t, (float)value);
 }
 
 lm_status lm_alloc_ref(void **out, size_t bytes, const char *what, lm_error *err);
@@ -73,7 +73,9 @@ void lm_cross_entropy_ref(lm_dtype t, float *loss, void *z, const int32_t *targe
 
 double lm_sum_squares_ref(const float *x, size_t n);
 void lm_scale_ref(float *x, float a, size_t n);
-void lm_adamw_ref(float *w, float *m, float *v, const float *g, lm_bf16 *w16, size_t n, const lm_adamw_config *cfg,
-                  float lr, float scale, int64_t step);
+void lm_adamw_ref(lm_dtype t, float *w, float *m, float *v, const float *g, void *w16, size_t n,
+                  const lm_adamw_config *cfg, float lr, float scale, int64_t step);
+void lm_sgd_ref(lm_dtype t, float *w, float *m, const float *g, void *w16, size_t n, const lm_sgd_config *cfg, float lr,
+                float scale);
 
 #endif

@@ -57,7 +57,7 @@ static lm_status make(lm_model *m, lm_error *err)
 lm_status lm_model_new(lm_model **out, const lm_model_config *cfg, const lm_kernels *k, lm_dtype compute, int max_B,
                        bool training, lm_error *err)
 {
-  LM_ASSERT(compute == LM_F32 || compute == LM_BF16);
+  LM_ASSERT(compute == LM_F32 || compute == LM_BF16 || compute == LM_F16);
   LM_TRY(lm_alloc(out, 1, sizeof **out, "a model", err));
   **out = (lm_model){.cfg = *cfg, .k = k, .t = compute, .max_B = max_B, .training = training};
   lm_status s = make(*out, err);

@@ -51,7 +51,7 @@ typedef struct lm_loss {
 
 /** Make a model; weights are zero until they are set. Local.
  *  @param k        kept
- *  @param compute  LM_F32 or LM_BF16: of weights as used, and of activations
+ *  @param compute  LM_F32, LM_BF16 or LM_F16: of weights as used, and of activations
  *  @param max_B    the largest micro-batch, sequences
  *  @param training with gradients and what backward needs; else for eval and generate only
  *  @return LM_EINVAL (cfg), LM_ENOMEM with the bytes wanted */

@@ -49,9 +49,13 @@ const lm_option lm_config_options[] = {
      "sequences that a rank computes at a time; more memory, the same result"},
 
     {"optim.lr", LM_OPT_FLOAT, AT(optim.lr), "6e-4", "(0, 10]", NULL, "peak learning rate"},
+    {"optim.kind", LM_OPT_CHOICE, AT(optim.kind), "adamw", "adamw|sgd", NULL,
+     "AdamW, or stochastic gradient descent with momentum; both decay weights apart from the gradient"},
     {"optim.beta1", LM_OPT_FLOAT, AT(optim.beta1), "0.9", "[0, 1)", NULL, "decay of AdamW's first moment"},
     {"optim.beta2", LM_OPT_FLOAT, AT(optim.beta2), "0.95", "[0, 1)", NULL, "decay of AdamW's second moment"},
     {"optim.eps", LM_OPT_FLOAT, AT(optim.eps), "1e-8", "(0, 1]", NULL, "added to the root of the second moment"},
+    {"optim.momentum", LM_OPT_FLOAT, AT(optim.momentum), "0.9", "[0, 1)", NULL, "decay of SGD's momentum; 0 is none"},
+    {"optim.nesterov", LM_OPT_BOOL, AT(optim.nesterov), "false", NULL, NULL, "SGD looks ahead along its momentum"},
     {"optim.weight_decay", LM_OPT_FLOAT, AT(optim.weight_decay), "0.1", "[0, 10]", NULL,
      "decoupled decay of matrices, scaled by the learning rate"},
     {"optim.clip", LM_OPT_FLOAT, AT(optim.clip), "1", "[0, 1e9]", NULL,
@@ -162,6 +166,19 @@ lm_schedule lm_config_schedule(const lm_config *cfg)
                        .floor = cfg->schedule.min_lr,
                        .warmup = cfg->schedule.warmup,
                        .end = cfg->schedule.end > 0 ? cfg->schedule.end : cfg->run.steps};
+}
+
+lm_optimizer_config lm_config_optimizer(const lm_config *cfg)
+{
+  float decay = (float)cfg->optim.weight_decay;
+  return (lm_optimizer_config){
+      .kind = (lm_optimizer_kind)cfg->optim.kind,
+      .adamw = {.beta1 = (float)cfg->optim.beta1,
+                .beta2 = (float)cfg->optim.beta2,
+                .eps = (float)cfg->optim.eps,
+                .decay = decay},
+      .sgd = {.momentum = (float)cfg->optim.momentum, .nesterov = cfg->optim.nesterov, .decay = decay},
+  };
 }
 
 lm_dtype lm_config_compute(const lm_config *cfg, const lm_kernels *k)

@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
+#include "optim/optimizer.h"
 #include "optim/schedule.h"
 
 typedef enum lm_precision { LM_PRECISION_F32, LM_PRECISION_BF16, LM_PRECISION_AUTO } lm_precision;
@@ -30,7 +31,9 @@ typedef struct lm_config {
     int64_t global, micro;
   } batch;
   struct {
-    double lr, beta1, beta2, eps, weight_decay, clip;
+    int kind; /* lm_optimizer_kind */
+    double lr, beta1, beta2, eps, momentum, weight_decay, clip;
+    bool nesterov;
   } optim;
   struct {
     int64_t warmup, end;
@@ -51,7 +54,7 @@ typedef struct lm_config {
   } log;
 } lm_config;
 
-enum { LM_CONFIG_N_OPTIONS = 38 };
+enum { LM_CONFIG_N_OPTIONS = 41 };
 extern const lm_option lm_config_options[LM_CONFIG_N_OPTIONS];
 
 /** Fill a config: defaults, preset, YAML file, overrides, in rising strength; then check what no single row can. Local.
@@ -68,6 +71,7 @@ lm_status lm_config_parse(lm_config *cfg, lm_options **options, const char *yaml
 lm_status lm_config_apply_preset(const lm_config *cfg, lm_options *options, lm_error *err) LM_NODISCARD;
 
 lm_schedule lm_config_schedule(const lm_config *cfg);
+lm_optimizer_config lm_config_optimizer(const lm_config *cfg);
 
 /** f32 or bf16: what `precision` means on this backend and machine. Local. */
 lm_dtype lm_config_compute(const lm_config *cfg, const lm_kernels *k);

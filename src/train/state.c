@@ -6,21 +6,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The weights, their masters, the moments. */
+enum { BLOCKS = 2 + LM_MOMENTS };
+
 /* A block over the flat parameter space, and where its tensors go in the file. */
 struct block {
-  const char *folder;
+  char folder[32];
   lm_dtype dtype;
   char *data;
 };
 
-static int blocks_of(struct block out[4], lm_model *m, lm_adamw *opt, lm_dtype compute)
+static int blocks_of(struct block out[BLOCKS], lm_model *m, lm_optimizer *opt, lm_dtype compute)
 {
   int n = 0;
   out[n++] = (struct block){"/model", compute, lm_model_weights(m)};
   if (opt == NULL) return n;
-  if (lm_adamw_has_master(opt)) out[n++] = (struct block){"/optimizer/master", LM_F32, (char *)lm_adamw_master(opt)};
-  out[n++] = (struct block){"/optimizer/exp_avg", LM_F32, (char *)lm_adamw_exp_avg(opt)};
-  out[n++] = (struct block){"/optimizer/exp_avg_sq", LM_F32, (char *)lm_adamw_exp_avg_sq(opt)};
+  if (lm_optimizer_has_master(opt))
+    out[n++] = (struct block){"/optimizer/master", LM_F32, (char *)lm_optimizer_master(opt)};
+  lm_moment moments[LM_MOMENTS];
+  int n_moments = lm_optimizer_moments(opt, moments);
+  for (int i = 0; i < n_moments; i++, n++) {
+    out[n] = (struct block){.dtype = LM_F32, .data = (char *)moments[i].data};
+    snprintf(out[n].folder, sizeof out[n].folder, "/optimizer/%s", moments[i].name);
+  }
   return n;
 }
 
@@ -35,7 +43,7 @@ static lm_state_slice slice_of(const struct block *b, const lm_param *p, size_t 
                       .begin = from - p->offset,
                       .count = to - from,
                       .data = b->data + from * lm_dtype_size(b->dtype)};
-  snprintf(s.name, sizeof s.name, "%s/%s", b->folder, p->name);
+  snprintf(s.name, sizeof s.name, "%.31s/%.95s", b->folder, p->name);
   for (int d = 0; d < p->ndim; d++) s.shape[d] = p->shape[d];
   return s;
 }
@@ -70,20 +78,21 @@ static void add_text(lm_state *out, const char *name, const char *text, bool min
 static lm_status make(lm_state *out, const lm_param_table *table, lm_error *err)
 {
   enum { OTHERS = 16 };
-  *out = (lm_state){.slices = calloc(4 * table->n + OTHERS, sizeof *out->slices)};
-  return out->slices != NULL ? LM_OK : lm_fail(err, LM_ENOMEM, "no memory for the list of %zu tensors", 4 * table->n);
+  *out = (lm_state){.slices = calloc(BLOCKS * table->n + OTHERS, sizeof *out->slices)};
+  return out->slices != NULL ? LM_OK
+                             : lm_fail(err, LM_ENOMEM, "no memory for the list of %zu tensors", BLOCKS * table->n);
 }
 
-static void add_tensors(lm_state *out, lm_model *m, lm_adamw *opt, size_t begin, size_t end)
+static void add_tensors(lm_state *out, lm_model *m, lm_optimizer *opt, size_t begin, size_t end)
 {
   const lm_param_table *table = lm_model_params(m);
-  struct block blocks[4];
+  struct block blocks[BLOCKS];
   int n = blocks_of(blocks, m, opt, lm_model_compute(m));
   for (int b = 0; b < n; b++)
     for (size_t i = 0; i < table->n; i++) out->slices[out->n++] = slice_of(&blocks[b], &table->params[i], begin, end);
 }
 
-lm_status lm_state_to_save(lm_state *out, const lm_comm *comm, lm_model *m, lm_adamw *opt, lm_progress *p,
+lm_status lm_state_to_save(lm_state *out, const lm_comm *comm, lm_model *m, lm_optimizer *opt, lm_progress *p,
                            lm_provenance *from, lm_error *err)
 {
   const lm_param_table *table = lm_model_params(m);
@@ -102,7 +111,7 @@ lm_status lm_state_to_save(lm_state *out, const lm_comm *comm, lm_model *m, lm_a
   return LM_OK;
 }
 
-lm_status lm_state_to_load(lm_state *out, lm_model *m, lm_adamw *opt, lm_progress *p, lm_error *err)
+lm_status lm_state_to_load(lm_state *out, lm_model *m, lm_optimizer *opt, lm_progress *p, lm_error *err)
 {
   LM_TRY(make(out, lm_model_params(m), err));
   add_tensors(out, m, opt, 0, lm_model_params(m)->elements);

@@ -5,12 +5,12 @@
 
 #include "hdf5/state_file.h"
 #include "model/model.h"
-#include "optim/adamw.h"
+#include "optim/optimizer.h"
 
 /** Where a run stands. Plain data, the same on all ranks; /progress and /rng of a checkpoint, field by field. */
 typedef struct lm_progress {
   uint64_t step;     /* steps done, skipped ones included: the data position follows from it */
-  uint64_t applied;  /* updates applied: AdamW's counter, the schedule's argument */
+  uint64_t applied;  /* updates applied: the optimizer's counter, the schedule's argument */
   uint64_t tokens;   /* targets trained on */
   uint64_t position; /* samples drawn from the endless sequence of shuffled epochs */
   uint64_t skipped;  /* non-finite steps in a row until now */
@@ -32,12 +32,12 @@ typedef struct lm_state {
 
 /** The slices that this rank writes: its even cut of the flat parameter space, whatever the tensor borders; scalars and
  *  texts on rank 0. Local. Free with lm_state_free(). @param p, from, m, opt  kept */
-lm_status lm_state_to_save(lm_state *out, const lm_comm *comm, lm_model *m, lm_adamw *opt, lm_progress *p,
+lm_status lm_state_to_save(lm_state *out, const lm_comm *comm, lm_model *m, lm_optimizer *opt, lm_progress *p,
                            lm_provenance *from, lm_error *err) LM_NODISCARD;
 
 /** The slices that this rank reads: all of every tensor and scalar. Local.
  *  @param opt  NULL: weights only (generate, eval) */
-lm_status lm_state_to_load(lm_state *out, lm_model *m, lm_adamw *opt, lm_progress *p, lm_error *err) LM_NODISCARD;
+lm_status lm_state_to_load(lm_state *out, lm_model *m, lm_optimizer *opt, lm_progress *p, lm_error *err) LM_NODISCARD;
 void lm_state_free(lm_state *s);
 
 #endif

@@ -54,7 +54,8 @@ static bool update(lm_trainer *t, const struct shares *all, lm_metrics_row *row)
   row->lr = lm_schedule_lr(&t->schedule, (int64_t)t->at.applied);
   if (!isfinite(row->grad_norm) || !isfinite(row->loss)) return false;
   double scale = clip > 0 && row->grad_norm > clip ? mean * (clip / row->grad_norm) : mean;
-  lm_adamw_step(t->optimizer, lm_model_gradients(t->model), (float)row->lr, (float)scale, (int64_t)t->at.applied + 1);
+  lm_optimizer_step(t->optimizer, lm_model_gradients(t->model), (float)row->lr, (float)scale,
+                    (int64_t)t->at.applied + 1);
   return true;
 }
 

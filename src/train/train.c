@@ -52,12 +52,9 @@ static lm_status make_model(lm_trainer *t, lm_error *err)
     return lm_fail(err, LM_EINVAL, "%s: ids are below %" PRIu64 ", model.vocab_size is %lld; want at least as many",
                    t->cfg->data.train, info->vocab_size, (long long)shape.vocab_size);
   LM_TRY(lm_model_new(&t->model, &shape, t->k, t->compute, t->micro, true, err));
-  lm_adamw_config adamw = {.beta1 = (float)t->cfg->optim.beta1,
-                           .beta2 = (float)t->cfg->optim.beta2,
-                           .eps = (float)t->cfg->optim.eps,
-                           .decay = (float)t->cfg->optim.weight_decay};
-  return lm_adamw_new(&t->optimizer, lm_model_params(t->model), lm_model_weights(t->model), t->compute, t->k, &adamw,
-                      err);
+  lm_optimizer_config optimizer = lm_config_optimizer(t->cfg);
+  return lm_optimizer_new(&t->optimizer, lm_model_params(t->model), lm_model_weights(t->model), t->compute, t->k,
+                          &optimizer, err);
 }
 
 static lm_status make_local(lm_trainer *t, lm_error *err)
@@ -89,7 +86,7 @@ static void release(lm_trainer *t)
   free(t->targets);
   free(t->tokens);
   lm_loader_free(t->loader);
-  lm_adamw_free(t->optimizer);
+  lm_optimizer_free(t->optimizer);
   lm_model_free(t->model);
   lm_dataset_close(t->val);
   lm_dataset_close(t->data);
@@ -103,7 +100,7 @@ static lm_status initial_weights(lm_trainer *t, lm_error *err)
   float *host;
   LM_TRY(lm_alloc(&host, table->elements, sizeof *host, "the initial weights", err));
   lm_param_init(table, lm_model_config_of(t->model), (uint64_t)t->cfg->run.seed, 0, table->elements, host);
-  t->k->to_device(lm_adamw_master(t->optimizer), host, table->elements * sizeof *host);
+  t->k->to_device(lm_optimizer_master(t->optimizer), host, table->elements * sizeof *host);
   free(host);
   return LM_OK;
 }
@@ -137,7 +134,7 @@ static lm_status start(lm_trainer *t, lm_error *err)
     t->at.key = (uint64_t)t->cfg->run.seed;
     LM_TRY(lm_agree(t->comm, initial_weights(t, err), err));
   }
-  lm_adamw_publish(t->optimizer);
+  lm_optimizer_publish(t->optimizer);
   return LM_OK;
 }
 

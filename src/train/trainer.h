@@ -16,7 +16,7 @@ typedef struct lm_trainer {
   lm_dtype compute;
   int T, micro;
   lm_model *model;
-  lm_adamw *optimizer;
+  lm_optimizer *optimizer;
   lm_dataset *data, *val; /* val: NULL without */
   lm_loader *loader;
   int32_t *tokens, *targets; /* [micro, T] */
@@ -37,7 +37,7 @@ typedef struct lm_step_result {
   bool stop; /* a rank got a stop request */
 } lm_step_result;
 
-/** One update: micro-batches, reduction, clipping, AdamW. Collective. Advances t->at by one step.
+/** One update: micro-batches, reduction, clipping, the optimizer. Collective. Advances t->at by one step.
  *  @return LM_EDAMAGED where a rank met a token id out of range; nothing was applied then */
 lm_status lm_trainer_step(lm_trainer *t, lm_step_result *out, lm_error *err) LM_NODISCARD;
 

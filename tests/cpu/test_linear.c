@@ -28,7 +28,7 @@ static void *random_tensor(lm_dtype t, size_t n, uint64_t seed)
     if (t == LM_F32)
       ((float *)p)[i] = x;
     else
-      ((lm_bf16 *)p)[i] = lm_bf16_from_f32(x);
+      ((uint16_t *)p)[i] = lm_half_from_f32(t, x);
   }
   return p;
 }
@@ -72,8 +72,8 @@ static double distance(lm_dtype t, const void *a, const void *b, size_t n)
 {
   double worst = 0, squares = 0;
   for (size_t i = 0; i < n; i++) {
-    double x = t == LM_F32 ? ((const float *)a)[i] : lm_bf16_to_f32(((const lm_bf16 *)a)[i]);
-    double y = t == LM_F32 ? ((const float *)b)[i] : lm_bf16_to_f32(((const lm_bf16 *)b)[i]);
+    double x = t == LM_F32 ? ((const float *)a)[i] : lm_half_to_f32(t, ((const uint16_t *)a)[i]);
+    double y = t == LM_F32 ? ((const float *)b)[i] : lm_half_to_f32(t, ((const uint16_t *)b)[i]);
     if (isnan(x) || fabs(x - y) > worst) worst = isnan(x) ? INFINITY : fabs(x - y);
     squares += y * y;
   }
@@ -100,8 +100,8 @@ static void check(const lm_kernels *cpu, const lm_kernels *ref, problem *p)
     omp_set_num_threads(i + 1);
     got[i] = compute(cpu, p);
   }
-  /* f32 sums of up to 2500 products; a result in bf16 is rounded to 8 bits. */
-  double f32 = 2e-5, rounded = p->t == LM_F32 ? f32 : 0.03;
+  /* f32 sums of up to 2500 products; a result in bf16 is rounded to 8 bits, in f16 to 11. */
+  double f32 = 2e-5, rounded = p->t == LM_F32 ? f32 : p->t == LM_F16 ? 0.004 : 0.03;
   const char *name = lm_dtype_name(p->t);
   tap_ok(distance(p->t, got[0].y, want.y, elements(p->M, N)) < rounded, "%s %zux%dx%d forward", name, p->M, p->N, p->K);
   tap_ok(distance(p->t, got[0].dx, want.dx, elements(p->M, K)) < rounded, "%s %zux%dx%d gradient of the input", name,
@@ -119,9 +119,10 @@ static void check(const lm_kernels *cpu, const lm_kernels *ref, problem *p)
   free(p->dy);
 }
 
-/* Every level that this CPU has: below the highest, bf16 is computed in f32. */
+/* Every level that this CPU has: below the highest, bf16 is computed in f32, as f16 is on all. */
 static void check_level(const char *isa, const lm_kernels *ref)
 {
+  static const lm_dtype types[] = {LM_F32, LM_BF16, LM_F16};
   const lm_kernels *cpu;
   lm_error err;
   setenv("MPILM_ISA", isa, 1);
@@ -130,9 +131,9 @@ static void check_level(const char *isa, const lm_kernels *ref)
     return;
   }
   tap_ok(strcmp(cpu->isa, isa) == 0 && cpu->linear_fwd != ref->linear_fwd, "products of the CPU, loops for %s", isa);
-  for (int t = 0; t < 2; t++)
+  for (int t = 0; t < 3; t++)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-      check(cpu, ref, &(problem){.t = t == 0 ? LM_F32 : LM_BF16, .M = shapes[i].M, .N = shapes[i].N, .K = shapes[i].K});
+      check(cpu, ref, &(problem){.t = types[t], .M = shapes[i].M, .N = shapes[i].N, .K = shapes[i].K});
 }
 
 int main(int argc, char **argv)

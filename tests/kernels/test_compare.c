@@ -42,7 +42,7 @@ struct call {
   int count;
   tensor tensors[MAX_TENSORS];
   void (*run)(const lm_kernels *k, const call *c, void *const *p);
-  /* Let "near" be: |got - want| <= tolerance (|want| + rms of want), plus a rounding where the element is bf16. */
+  /* Let "near" be: |got - want| <= tolerance (|want| + rms of want), plus a rounding where the element has 16 bits. */
   double tolerance;
 };
 
@@ -71,7 +71,7 @@ static size_t bytes_of(const tensor *x)
 
 static float element(const tensor *x, const void *p, size_t i)
 {
-  return x->t == LM_F32 ? ((const float *)p)[i] : lm_bf16_to_f32(((const lm_bf16 *)p)[i]);
+  return x->t == LM_F32 ? ((const float *)p)[i] : lm_half_to_f32(x->t, ((const uint16_t *)p)[i]);
 }
 
 /* The initial content, guard included. An output begins as NaN: what is not written fails the comparison. */
@@ -80,7 +80,7 @@ static void *initial(const tensor *x, uint64_t seed)
   size_t bytes = bytes_of(x);
   unsigned char *p = malloc(bytes + GUARD);
   LM_ASSERT(p != NULL);
-  memset(p, 0xff, bytes + GUARD); /* NaN in f32 and in bf16 */
+  memset(p, 0xff, bytes + GUARD); /* NaN in every float type */
   for (size_t i = 0; x->role != OUT && i < x->n; i++) {
     double value = random_in(seed, i, x->low, x->high);
     if (x->ids)
@@ -88,7 +88,7 @@ static void *initial(const tensor *x, uint64_t seed)
     else if (x->t == LM_F32)
       ((float *)p)[i] = (float)value;
     else
-      ((lm_bf16 *)p)[i] = lm_bf16_from_f32((float)value);
+      ((uint16_t *)p)[i] = lm_half_from_f32(x->t, (float)value);
   }
   return p;
 }
@@ -150,10 +150,13 @@ static double worst_of(const tensor *x, const void *got, const void *want, doubl
 {
   double squares = 0, worst = 0;
   for (size_t i = 0; i < x->n; i++) squares += pow((double)element(x, want, i), 2);
-  double rms = sqrt(squares / (double)x->n), rounding = x->t == LM_BF16 ? 0x1p-7 : 0; /* 1 ulp at most */
+  double rms = sqrt(squares / (double)x->n), rounding = x->t == LM_BF16  ? 0x1p-7
+                                                        : x->t == LM_F16 ? 0x1p-10
+                                                                         : 0; /* 1 ulp */
   for (size_t i = 0; i < x->n; i++) {
     double g = (double)element(x, got, i), w = (double)element(x, want, i);
-    double allowed = tolerance * (fabs(w) + rms) + (tolerance > 0 ? rounding * fabs(w) : 0), error = fabs(g - w);
+    double allowed = tolerance * (fabs(w) + rms) + (tolerance > 0 ? rounding * fmax(fabs(w), 0x1p-14) : 0),
+           error = fabs(g - w);
     if (!(error <= 1e300)) return INFINITY; /* also where it is NaN */
     if (error > 0) worst = fmax(worst, allowed > 0 ? error / allowed : INFINITY);
   }
@@ -192,7 +195,8 @@ static void compare(const lm_kernels *k, const call *c)
 /* ---- the operations ---- */
 
 static const lm_kernels *backend;
-static const lm_dtype types[] = {LM_F32, LM_BF16};
+static const lm_dtype types[] = {LM_F32, LM_BF16, LM_F16};
+enum { TYPES = 3 };
 
 static call new_call(const char *name, lm_dtype t, void (*run)(const lm_kernels *, const call *, void *const *),
                      double tolerance)
@@ -200,17 +204,9 @@ static call new_call(const char *name, lm_dtype t, void (*run)(const lm_kernels 
   return (call){.name = name, .t = t, .run = run, .tolerance = tolerance};
 }
 
-static void run_narrow(const lm_kernels *k, const call *c, void *const *p)
+static void run_cast(const lm_kernels *k, const call *c, void *const *p)
 {
-  k->cast(p[0], LM_BF16, p[1], LM_F32, c->s.n);
-}
-static void run_widen(const lm_kernels *k, const call *c, void *const *p)
-{
-  k->cast(p[0], LM_F32, p[1], LM_BF16, c->s.n);
-}
-static void run_copy(const lm_kernels *k, const call *c, void *const *p)
-{
-  k->cast(p[0], c->t, p[1], c->t, c->s.n);
+  k->cast(p[0], c->tensors[0].t, p[1], c->tensors[1].t, c->s.n);
 }
 static void run_gelu_fwd(const lm_kernels *k, const call *c, void *const *p)
 {
@@ -232,21 +228,20 @@ static void run_sum_squares(const lm_kernels *k, const call *c, void *const *p)
 
 static void pointwise(size_t n)
 {
-  call c = new_call("cast to bf16", LM_F32, run_narrow, 0);
+  call c = new_call("sum_squares", LM_F32, run_sum_squares, 1e-7);
   c.s.n = n;
   snprintf(c.shape, sizeof c.shape, "n=%zu", n);
-  add(&c, "y", OUT, LM_BF16, n, 0, 0), add(&c, "x", IN, LM_F32, n, -3, 3);
+  add(&c, "y", OUT, LM_F32, 1, 0, 0), add(&c, "x", IN, LM_F32, n, -3, 3);
   compare(backend, &c);
-  c.name = "cast from bf16", c.run = run_widen, c.tensors[0].t = LM_F32, c.tensors[1].t = LM_BF16;
-  compare(backend, &c);
-  c.name = "sum_squares", c.run = run_sum_squares, c.tolerance = 1e-7, c.tensors[1].t = LM_F32;
-  c.tensors[0].n = 1;
-  compare(backend, &c);
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < TYPES; i++) {
     lm_dtype t = types[i];
-    c.t = t, c.count = 0, c.name = "copy", c.run = run_copy, c.tolerance = 0;
-    add(&c, "y", OUT, t, n, 0, 0), add(&c, "x", IN, t, n, -3, 3);
-    compare(backend, &c);
+    for (int from = 0; from < TYPES; from++) {
+      char name[32];
+      snprintf(name, sizeof name, "cast from %s to", lm_dtype_name(types[from]));
+      c.t = t, c.count = 0, c.name = name, c.run = run_cast, c.tolerance = 0;
+      add(&c, "y", OUT, t, n, 0, 0), add(&c, "x", IN, types[from], n, -3, 3);
+      compare(backend, &c);
+    }
     c.count = 0, c.name = "gelu_fwd", c.run = run_gelu_fwd, c.tolerance = 1e-6;
     add(&c, "y", OUT, t, n, 0, 0), add(&c, "x", IN, t, n, -6, 6);
     compare(backend, &c);
@@ -262,17 +257,33 @@ static void pointwise(size_t n)
 static void run_adamw(const lm_kernels *k, const call *c, void *const *p)
 {
   const lm_adamw_config cfg = {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f};
-  k->adamw(p[0], p[1], p[2], p[3], p[4], c->s.n, &cfg, 3e-3f, 0.7f, 7);
+  k->adamw(c->t, p[0], p[1], p[2], p[3], p[4], c->s.n, &cfg, 3e-3f, 0.7f, 7);
 }
 
-static void adamw(size_t n, bool copy)
+static void run_sgd(const lm_kernels *k, const call *c, void *const *p)
 {
-  call c = new_call("adamw", copy ? LM_BF16 : LM_F32, run_adamw, 1e-6);
+  const lm_sgd_config cfg = {.momentum = 0.9f, .nesterov = c->s.B != 0, .decay = 0.1f};
+  k->sgd(c->t, p[0], p[1], p[2], p[3], c->s.n, &cfg, 3e-2f, 0.7f);
+}
+
+static void sgd(lm_dtype t, size_t n, bool momentum, bool nesterov)
+{
+  call c = new_call("sgd", t, run_sgd, 1e-6);
+  c.s = (sizes){.n = n, .B = nesterov};
+  snprintf(c.shape, sizeof c.shape, "n=%zu%s%s", n, momentum ? " momentum" : "", nesterov ? " nesterov" : "");
+  add(&c, "w", INOUT, LM_F32, n, -1, 1), add(&c, "m", INOUT, LM_F32, momentum ? n : 0, -1, 1);
+  add(&c, "g", IN, LM_F32, n, -2, 2), add(&c, "w16", OUT, t, t == LM_F32 ? 0 : n, 0, 0);
+  compare(backend, &c);
+}
+
+static void adamw(lm_dtype t, size_t n)
+{
+  call c = new_call("adamw", t, run_adamw, 1e-6);
   c.s.n = n;
   snprintf(c.shape, sizeof c.shape, "n=%zu", n);
   add(&c, "w", INOUT, LM_F32, n, -1, 1), add(&c, "m", INOUT, LM_F32, n, -1, 1);
   add(&c, "v", INOUT, LM_F32, n, 0, 1), add(&c, "g", IN, LM_F32, n, -2, 2);
-  add(&c, "w16", OUT, LM_BF16, copy ? n : 0, 0, 0);
+  add(&c, "w16", OUT, t, t == LM_F32 ? 0 : n, 0, 0);
   compare(backend, &c);
 }
 
@@ -622,10 +633,14 @@ static void test_backend(void)
   static const size_t lengths[] = {1, 15, 33, 40000};
   for (int i = 0; i < 4; i++) {
     pointwise(lengths[i]);
-    adamw(lengths[i], false);
-    adamw(lengths[i], true);
+    for (int t = 0; t < TYPES; t++) {
+      adamw(types[t], lengths[i]);
+      sgd(types[t], lengths[i], false, false);
+      sgd(types[t], lengths[i], true, false);
+      sgd(types[t], lengths[i], true, true);
+    }
   }
-  for (int i = 0; i < 2; i++) test_operations_of(types[i]);
+  for (int i = 0; i < TYPES; i++) test_operations_of(types[i]);
 }
 
 int main(int argc, char **argv)

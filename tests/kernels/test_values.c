@@ -58,6 +58,74 @@ static void test_cast(void)
   tap_ok(wrong == 0, "%s: every bf16 but the signalling NaNs survives f32 and back", name);
 }
 
+/* The number that a finite, positive binary16 stands for, from the definition: IEEE 754, 3.4. */
+static float value_of_f16(unsigned h)
+{
+  int exponent = (int)(h >> 10), fraction = (int)(h & 0x3ff);
+  return exponent == 0 ? ldexpf((float)fraction, -24) : ldexpf((float)(1024 + fraction), exponent - 25);
+}
+
+/* Between two neighbours: the middle goes to the even one, and the next float on either side to the nearer. 65536 takes
+ * the place of the number after the largest. */
+static void test_cast_f16(void)
+{
+  enum { FINITE = 0x7c00, N = 1 << 16 };
+  static float f[N], f3[3 * FINITE];
+  static lm_f16 h[N], h3[3 * FINITE];
+  size_t wrong = 0, unequal = 0;
+  for (size_t i = 0; i < N; i++) h[i] = (lm_f16)i;
+  k->cast(f, LM_F32, h, LM_F16, N);
+  for (unsigned i = 0; i < N; i++) {
+    unsigned magnitude = i & 0x7fff;
+    float want = magnitude < FINITE ? value_of_f16(magnitude) : magnitude == FINITE ? INFINITY : NAN;
+    wrong += isnan(want) ? !isnan(f[i]) : f[i] != (i >> 15 ? -want : want) || (signbit(f[i]) != 0) != (i >> 15 != 0);
+  }
+  tap_ok(wrong == 0, "%s: every f16 is what IEEE 754 says", name);
+  k->cast(h, LM_F16, f, LM_F32, N);
+  for (unsigned i = 0; i < N; i++) unequal += (i & 0x7fff) > FINITE ? (h[i] & 0x7e00) != 0x7e00 : h[i] != i;
+  tap_ok(unequal == 0, "%s: every f16 survives f32 and back, a NaN as a quiet one", name);
+  for (unsigned i = 0; i < FINITE; i++) {
+    float middle = (value_of_f16(i) + (i + 1 == FINITE ? 65536 : value_of_f16(i + 1))) / 2;
+    f3[3 * i] = middle;
+    f3[3 * i + 1] = nextafterf(middle, 0);
+    f3[3 * i + 2] = nextafterf(middle, INFINITY);
+  }
+  k->cast(h3, LM_F16, f3, LM_F32, 3 * FINITE);
+  wrong = 0;
+  for (unsigned i = 0; i < FINITE; i++)
+    wrong += h3[3 * i] != i + (i & 1) || h3[3 * i + 1] != i || h3[3 * i + 2] != i + 1;
+  tap_ok(wrong == 0, "%s: rounds to nearest, ties to even, in every gap of f16", name);
+  const float edges[] = {65519.996f, 65520, -1e30f, FLT_MAX, INFINITY, 1e-30f, -0.0f};
+  static const lm_f16 want[] = {0x7bff, 0x7c00, 0xfc00, 0x7c00, 0x7c00, 0x0000, 0x8000};
+  k->cast(h, LM_F16, edges, LM_F32, 7);
+  tap_ok(memcmp(h, want, sizeof want) == 0, "%s: f16 ends at 65504 and at 6e-8", name);
+}
+
+/* Two steps by hand: g' = 2 each, momentum 0.5, lr 0.25, w 8, decay 0.125. */
+static void test_sgd(void)
+{
+  static const struct {
+    const char *kind;
+    bool momentum, nesterov;
+    float w; /* after the second step */
+  } known[] = {
+      /* u = 2, 2: w = 8 - (2 + 1)/4 = 7.25; 7.25 - (2 + 0.90625)/4 */
+      {"without momentum", false, false, 6.5234375f},
+      /* m = 2, 3: 7.25; 7.25 - (3 + 0.90625)/4 */
+      {"with momentum", true, false, 6.2734375f},
+      /* u = 2 + 1, 2 + 1.5: 8 - (3 + 1)/4 = 7; 7 - (3.5 + 0.875)/4 */
+      {"with Nesterov's momentum", true, true, 5.90625f},
+  };
+  for (size_t i = 0; i < 3; i++) {
+    const lm_sgd_config cfg = {.momentum = 0.5f, .nesterov = known[i].nesterov, .decay = 0.125f};
+    float w = 8, m = 0, g = 8;
+    lm_f16 w16;
+    for (int step = 0; step < 2; step++)
+      k->sgd(LM_F16, &w, known[i].momentum ? &m : NULL, &g, &w16, 1, &cfg, 0.25f, 0.25f);
+    tap_ok(w == known[i].w && w16 == lm_f16_from_f32(w), "%s: SGD %s", name, known[i].kind);
+  }
+}
+
 static void test_embedding(void)
 {
   const float wte[] = {1, 2, 3, 4, 5, 6}, wpe[] = {10, 20, 30, 40}, dy[] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -215,10 +283,10 @@ static double eleventh_update(bool keep_moments, int64_t step)
   const lm_adamw_config cfg = {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0};
   const float lr = 1e-3f, g = 1;
   float w = 0, m = 0, v = 0;
-  for (int64_t s = 1; s <= 10; s++) k->adamw(&w, &m, &v, &g, NULL, 1, &cfg, lr, 1, s);
+  for (int64_t s = 1; s <= 10; s++) k->adamw(LM_F32, &w, &m, &v, &g, NULL, 1, &cfg, lr, 1, s);
   if (!keep_moments) m = v = 0;
   w = 0; /* so that the update is not lost in the rounding of w */
-  k->adamw(&w, &m, &v, &g, NULL, 1, &cfg, lr, 1, step);
+  k->adamw(LM_F32, &w, &m, &v, &g, NULL, 1, &cfg, lr, 1, step);
   return -(double)w / (double)lr;
 }
 
@@ -229,7 +297,7 @@ static void test_adamw(void)
   float w[N], m[N] = {0}, v[N] = {0}, g[N] = {0};
   lm_bf16 w16[N];
   for (int i = 0; i < N; i++) w[i] = (float)(i - 18) * 0.37f;
-  k->adamw(w, m, v, g, w16, N, &decay, 0.1f, 1, 1);
+  k->adamw(LM_BF16, w, m, v, g, w16, N, &decay, 0.1f, 1, 1);
   bool scaled = true, rounded = true;
   for (int i = 0; i < N; i++) {
     double want = (double)((float)(i - 18) * 0.37f) * 0.95;
@@ -243,7 +311,7 @@ static void test_adamw(void)
   tap_near(eleventh_update(false, 11), 0.428, 1e-3, "%s: the moments count: lost, 0.428 lr", name);
   float one = 1, m1 = 0, v1 = 0, g1 = 4;
   const lm_adamw_config plain = {.beta1 = 0.5f, .beta2 = 0.75f, .eps = 1, .decay = 0};
-  k->adamw(&one, &m1, &v1, &g1, NULL, 1, &plain, 0.25f, 0.75f, 1); /* g' = 3: m 1.5, v 2.25, mhat 3, vhat 9 */
+  k->adamw(LM_F32, &one, &m1, &v1, &g1, NULL, 1, &plain, 0.25f, 0.75f, 1); /* g' = 3: m 1.5, v 2.25, mhat 3, vhat 9 */
   tap_ok(m1 == 1.5f && v1 == 2.25f, "%s: moments of the scaled gradient", name);
   tap_near(one, 1 - 0.25 * 3 / (3 + 1), 1e-6, "%s: eps is outside of the root", name);
 }
@@ -253,6 +321,7 @@ static void test_backend(const lm_kernels *backend)
   k = backend;
   snprintf(name, sizeof name, "%s %s", k->name, k->isa);
   test_cast();
+  test_cast_f16();
   test_embedding();
   test_layernorm();
   test_gelu();
@@ -262,6 +331,7 @@ static void test_backend(const lm_kernels *backend)
   test_rare_logits();
   test_sum_squares();
   test_adamw();
+  test_sgd();
 }
 
 int main(int argc, char **argv)
