@@ -383,6 +383,115 @@ static void test_random_text(void)
   lm_vocab_free(v);
 }
 
+/* ---- merges in an order that no training gives: what a merge makes possible may have a lower rank than itself ---- */
+
+enum { N_SHUFFLED = 700, SHUFFLED_TOKENS = 39 + 60 + 27 };
+
+typedef struct shuffled {
+  char tokens[SHUFFLED_TOKENS][8]; /* a, b, c, then words of them */
+  uint32_t n_tokens;
+  uint32_t merges[N_SHUFFLED][3]; /* left, right, joined */
+  size_t n_merges;
+} shuffled;
+
+static uint32_t find_token(const shuffled *w, const char *text, size_t n)
+{
+  for (uint32_t id = 0; id < w->n_tokens; id++)
+    if (strlen(w->tokens[id]) == n && memcmp(w->tokens[id], text, n) == 0) return id;
+  return LM_NO_ID;
+}
+
+/* All words of up to 3 letters, some longer ones, and those of 3 letters twice; all ways to make them of two words, in
+ * random order. */
+static void make_shuffled(shuffled *w, uint32_t *state)
+{
+  for (uint32_t n = 1; n <= 6; n++)
+    for (uint32_t k = 0, all = n == 1 ? 3 : n == 2 ? 9 : n == 4 || n == 5 ? 30 : 27; k < all; k++) {
+      char word[8] = "";
+      for (uint32_t i = 0, code = n == 4 || n == 5 ? draw(state, 243) : k; i < n; i++, code /= 3)
+        word[i] = i >= 3 && n == 6 ? word[i - 3] : (char)('a' + code % 3);
+      if (find_token(w, word, n) == LM_NO_ID) strcpy(w->tokens[w->n_tokens++], word);
+    }
+  for (uint32_t id = 0; id < w->n_tokens; id++)
+    for (size_t n = strlen(w->tokens[id]), cut = 1; cut < n && w->n_merges < N_SHUFFLED; cut++) {
+      uint32_t left = find_token(w, w->tokens[id], cut), right = find_token(w, w->tokens[id] + cut, n - cut);
+      if (left == LM_NO_ID || right == LM_NO_ID) continue;
+      uint32_t at = draw(state, (uint32_t)++w->n_merges), *to = w->merges[w->n_merges - 1];
+      memmove(to, w->merges[at], sizeof w->merges[at]);
+      memcpy(w->merges[at], (uint32_t[]){left, right, id}, sizeof w->merges[at]);
+    }
+}
+
+static lm_vocab *load_shuffled(const shuffled *w)
+{
+  lm_buffer text = {0};
+  lm_error err = {0};
+  lm_vocab *v = NULL;
+  lm_status s = lm_buffer_printf(&text, &err, "{\"pre_tokenizer\":%s,\"model\":{\"vocab\":{", byte_level);
+  for (uint32_t id = 0; id < w->n_tokens && s == LM_OK; id++)
+    s = lm_buffer_printf(&text, &err, "%s\"%s\":%u", id > 0 ? "," : "", w->tokens[id], id);
+  if (s == LM_OK) s = lm_buffer_printf(&text, &err, "},\"merges\":[");
+  for (size_t i = 0; i < w->n_merges && s == LM_OK; i++)
+    s = lm_buffer_printf(&text, &err, "%s\"%s %s\"", i > 0 ? "," : "", w->tokens[w->merges[i][0]],
+                         w->tokens[w->merges[i][1]]);
+  if (s == LM_OK) s = lm_buffer_printf(&text, &err, "]}}");
+  write_file(FILE_NAME, text.data, text.size);
+  if (s == LM_OK) s = lm_vocab_load(&v, FILE_NAME, LM_PATTERN_GPT2, &err);
+  if (s != LM_OK) fprintf(stderr, "# %s\n", err.text);
+  remove_file(FILE_NAME);
+  lm_buffer_free(&text);
+  return v;
+}
+
+static size_t merge_shuffled(const shuffled *w, uint32_t *ids, size_t n)
+{
+  for (;;) {
+    size_t best = w->n_merges, where = 0;
+    for (size_t i = 0; i + 1 < n; i++)
+      for (size_t m = 0; m < best; m++)
+        if (w->merges[m][0] == ids[i] && w->merges[m][1] == ids[i + 1]) best = m, where = i;
+    if (best == w->n_merges) return n;
+    ids[where] = w->merges[best][2];
+    for (size_t i = where + 1; i + 1 < n; i++) ids[i] = ids[i + 1];
+    n--;
+  }
+}
+
+static void test_shuffled(void)
+{
+  uint32_t state = 3, plain[400];
+  bool same = true, has_no_end = true;
+  for (int round = 0; round < 60; round++) {
+    shuffled w = {0};
+    lm_encoder *e;
+    lm_error err = {0};
+    make_shuffled(&w, &state);
+    lm_vocab *v = load_shuffled(&w);
+    if (v == NULL || lm_encoder_new(&e, v, &err) != LM_OK) {
+      same = false;
+      break;
+    }
+    has_no_end &= lm_vocab_end_of_text(v) == LM_NO_ID;
+    for (int k = 0; k < 10; k++) {
+      char text[400];
+      lm_ids ids = {0};
+      size_t n = 150 + draw(&state, 250); /* long enough for lists; few letters, so that equal tokens meet */
+      uint32_t letters = 1 + draw(&state, 3);
+      for (size_t i = 0; i < n; i++) /* most letters repeat the one 3 before, so that equal words meet */
+        text[i] = i >= 3 && draw(&state, 8) > 0 ? text[i - 3] : (char)('a' + draw(&state, letters));
+      for (size_t i = 0; i < n; i++) plain[i] = (uint32_t)(text[i] - 'a');
+      size_t left = merge_shuffled(&w, plain, n);
+      same &= lm_encode(e, text, n, false, &ids, &err) == LM_OK && ids.size == left &&
+              memcmp(ids.data, plain, left * sizeof *plain) == 0;
+      lm_ids_free(&ids);
+    }
+    lm_encoder_free(e);
+    lm_vocab_free(v);
+  }
+  tap_ok(same, "merges in random order: the ids of the definition, in long pieces too");
+  tap_ok(has_no_end, "a vocabulary without special tokens has no end of text");
+}
+
 int main(int argc, char **argv)
 {
   lm_comm comm;
@@ -398,5 +507,6 @@ int main(int argc, char **argv)
   test_bpe();
   test_merging();
   test_random_text();
+  test_shuffled();
   return tap_end();
 }
