@@ -1,11 +1,9 @@
 /* hdf5/state_layout.c - where things are in a state file: made and read with HDF5, on one rank. */
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "config.h"
-
+#include "hdf5/state_layout.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "hdf5/library.h"
-#include "hdf5/state_layout.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -639,7 +637,7 @@ lm_status lm_state_layout_check(const char *path, const lm_state_layout *layout,
 static lm_status open_checked(const char *path, int *out, off_t *size, lm_error *err)
 {
   static const char signature[8] = {'\211', 'H', 'D', 'F', '\r', '\n', '\032', '\n'};
-  char head[sizeof signature];
+  char head[sizeof signature] = "";
   struct stat st;
   int fd = *out = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return fail_errno(err, "open for reading", path);

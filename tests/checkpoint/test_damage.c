@@ -1,7 +1,5 @@
 /* tests/checkpoint/test_damage.c - any byte changed, any byte missing: found, said in one line, on all ranks. */
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "config.h" /* for memmem */
-
 #include "base/file.h"
 #include "tests/checkpoint/state.h"
 #include "tests/tap.h"
