@@ -260,6 +260,9 @@ static lm_status new_local(struct tokenizer *t, const lm_tokenize_config *cfg, l
 {
   LM_TRY(lm_documents_open(&t->documents, cfg->paths, cfg->n_paths, &cfg->documents, err));
   LM_TRY(measure_files(t, cfg, err));
+  if (lm_vocab_end_of_text(t->vocab) == LM_NO_ID)
+    return lm_fail(err, LM_EINVAL,
+                   "the vocabulary has no special token for the end of text, which closes every document");
   LM_TRY(lm_spool_new(&t->spool, cfg->out, t->width, err));
   LM_TRY(lm_alloc(&t->slots, t->n_slots, sizeof *t->slots, "blocks of text", err));
   LM_TRY(lm_alloc(&t->held, (size_t)t->comm->size, sizeof *t->held, "the sizes of rounds", err));
