@@ -33,7 +33,7 @@ static const lm_option options[] = {
     {"ignore-end", LM_OPT_BOOL, AT(ignore_end), "false", NULL, NULL, "go on after an end of text"},
     {"threads", LM_OPT_INT, AT(threads), "0", "[0, 4096]", "threads", "0 is OMP_NUM_THREADS, else all cores"},
     {"backend", LM_OPT_CHOICE, AT(backend), "auto", "cpu|cuda|auto|ref", NULL, "what computes"},
-    {"precision", LM_OPT_CHOICE, AT(precision), "auto", "f32|bf16|auto", NULL, "type of weights and activations"},
+    {"precision", LM_OPT_CHOICE, AT(precision), "auto", "f32|bf16|fp16|auto", NULL, "type of weights and activations"},
 };
 
 /* The text so far, as the model sees it, and what choosing the next token needs. */

@@ -11,7 +11,8 @@
 typedef struct lm_metrics_row {
   uint64_t step, applied_step, tokens; /* tokens seen so far, over all ranks */
   double loss, grad_norm, lr, val_loss;
-  bool skipped; /* the update was not applied: a gradient was not finite */
+  double loss_scale; /* 1 but in fp16 */
+  bool skipped;      /* the update was not applied: a gradient was not finite */
   double tokens_per_s, mfu;
   struct {
     double data, compute, reduce, update, eval, checkpoint;

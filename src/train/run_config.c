@@ -10,8 +10,10 @@
 const lm_option lm_config_options[] = {
     {"backend", LM_OPT_CHOICE, AT(backend), "auto", "cpu|cuda|auto|ref", NULL,
      "what computes; auto is the first GPU backend that works, else the CPU; ref is slow and exact, for tests"},
-    {"precision", LM_OPT_CHOICE, AT(precision), "auto", "f32|bf16|auto", NULL,
-     "type of weights and activations; bf16 keeps f32 master weights; auto is bf16 where the hardware is fast at it"},
+    {"precision", LM_OPT_CHOICE, AT(precision), "auto", "f32|bf16|fp16|auto", NULL,
+     "type of weights and activations; bf16 and fp16 keep f32 master weights; auto is bf16 where the hardware is fast "
+     "at "
+     "it"},
     {"verbose", LM_OPT_BOOL, AT(verbose), "false", NULL, NULL, "say more"},
 
     {"run.folder", LM_OPT_STRING, AT(run.folder), "runs/default", NULL, NULL,
@@ -61,6 +63,15 @@ const lm_option lm_config_options[] = {
     {"optim.clip", LM_OPT_FLOAT, AT(optim.clip), "1", "[0, 1e9]", NULL,
      "largest norm of the gradient over all parameters; a longer one is scaled down; 0 is off"},
 
+    {"scaler.init", LM_OPT_FLOAT, AT(scaler.init), "65536", "(0, 1e30]", NULL,
+     "fp16: the loss is multiplied by this before its gradient is taken, to begin with"},
+    {"scaler.min", LM_OPT_FLOAT, AT(scaler.min), "1", "(0, 1e30]", NULL, "fp16: the scale never falls below"},
+    {"scaler.max", LM_OPT_FLOAT, AT(scaler.max), "16777216", "(0, 1e30]", NULL, "fp16: the scale never rises above"},
+    {"scaler.growth_steps", LM_OPT_INT, AT(scaler.growth_steps), "2000", "[1, 1e12]", "steps",
+     "fp16: so many updates in a row without overflow double the scale"},
+    {"scaler.hysteresis", LM_OPT_INT, AT(scaler.hysteresis), "1", "[1, 1e9]", "overflows",
+     "fp16: so many overflows since it was last doubled halve the scale, and each one after"},
+
     {"schedule.warmup", LM_OPT_INT, AT(schedule.warmup), "0", "[0, 1e12]", "steps",
      "the rate rises linearly over so many steps"},
     {"schedule.end", LM_OPT_INT, AT(schedule.end), "0", "[0, 1e12]", "steps",
@@ -106,6 +117,10 @@ lm_status lm_config_apply_preset(const lm_config *cfg, lm_options *o, lm_error *
 /* What two keys say together. Everything about one key is in its row. */
 static lm_status check(const lm_config *cfg, lm_error *err)
 {
+  const lm_scaler_config *scaler = &cfg->scaler;
+  if (!(scaler->min <= scaler->init && scaler->init <= scaler->max))
+    return lm_fail(err, LM_EINVAL, "scaler.min, init, max are %g, %g, %g; want them in this order", scaler->min,
+                   scaler->init, scaler->max);
   if (cfg->schedule.min_lr > cfg->optim.lr)
     return lm_fail(err, LM_EINVAL, "schedule.min_lr is %g, above optim.lr %g; want at most that", cfg->schedule.min_lr,
                    cfg->optim.lr);
@@ -183,6 +198,7 @@ lm_optimizer_config lm_config_optimizer(const lm_config *cfg)
 
 lm_dtype lm_config_compute(const lm_config *cfg, const lm_kernels *k)
 {
-  if (cfg->precision != LM_PRECISION_AUTO) return cfg->precision == LM_PRECISION_BF16 ? LM_BF16 : LM_F32;
+  static const lm_dtype types[] = {LM_F32, LM_BF16, LM_F16};
+  if (cfg->precision != LM_PRECISION_AUTO) return types[cfg->precision];
   return strcmp(k->name, "cpu") != 0 || lm_cpu_bf16_is_fast() ? LM_BF16 : LM_F32;
 }

@@ -7,9 +7,10 @@
 #include "kernels/kernels.h"
 #include "model/model.h"
 #include "optim/optimizer.h"
+#include "optim/scaler.h"
 #include "optim/schedule.h"
 
-typedef enum lm_precision { LM_PRECISION_F32, LM_PRECISION_BF16, LM_PRECISION_AUTO } lm_precision;
+typedef enum lm_precision { LM_PRECISION_F32, LM_PRECISION_BF16, LM_PRECISION_FP16, LM_PRECISION_AUTO } lm_precision;
 
 /** A run's configuration. Plain data; texts live as long as the lm_options that filled it. doc/parameters.md. */
 typedef struct lm_config {
@@ -35,6 +36,7 @@ typedef struct lm_config {
     double lr, beta1, beta2, eps, momentum, weight_decay, clip;
     bool nesterov;
   } optim;
+  lm_scaler_config scaler;
   struct {
     int64_t warmup, end;
     double min_lr;
@@ -54,7 +56,7 @@ typedef struct lm_config {
   } log;
 } lm_config;
 
-enum { LM_CONFIG_N_OPTIONS = 41 };
+enum { LM_CONFIG_N_OPTIONS = 46 };
 extern const lm_option lm_config_options[LM_CONFIG_N_OPTIONS];
 
 /** Fill a config: defaults, preset, YAML file, overrides, in rising strength; then check what no single row can. Local.
@@ -73,7 +75,7 @@ lm_status lm_config_apply_preset(const lm_config *cfg, lm_options *options, lm_e
 lm_schedule lm_config_schedule(const lm_config *cfg);
 lm_optimizer_config lm_config_optimizer(const lm_config *cfg);
 
-/** f32 or bf16: what `precision` means on this backend and machine. Local. */
+/** f32, bf16 or f16: what `precision` means on this backend and machine. Local. */
 lm_dtype lm_config_compute(const lm_config *cfg, const lm_kernels *k);
 
 #endif

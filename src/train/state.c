@@ -55,6 +55,14 @@ static lm_state_slice scalar(const char *name, uint64_t *value, bool mine)
   return s;
 }
 
+static void add_scaler(lm_state *out, lm_scaler *s, bool mine)
+{
+  lm_state_slice scale = {.name = "/scaler/scale", .dtype = LM_F32, .count = mine, .data = &s->scale};
+  out->slices[out->n++] = scale;
+  out->slices[out->n++] = scalar("/scaler/good_steps", &s->good_steps, mine);
+  out->slices[out->n++] = scalar("/scaler/overflows_left", &s->overflows_left, mine);
+}
+
 static void add_progress(lm_state *out, lm_progress *p, bool mine)
 {
   out->slices[out->n++] = scalar("/progress/step", &p->step, mine);
@@ -100,6 +108,7 @@ lm_status lm_state_to_save(lm_state *out, const lm_comm *comm, lm_model *m, lm_o
   size_t rank = (size_t)comm->rank, size = (size_t)comm->size, each = table->elements / size;
   add_tensors(out, m, opt, rank * each, rank + 1 == size ? table->elements : (rank + 1) * each);
   add_progress(out, p, comm->rank == 0);
+  if (lm_model_compute(m) == LM_F16) add_scaler(out, &p->scaler, comm->rank == 0);
   out->slices[out->n++] = scalar("/provenance/world", &from->world, comm->rank == 0);
   out->slices[out->n++] = scalar("/provenance/vocab_fingerprint", &from->vocab, comm->rank == 0);
   add_text(out, "/config", from->config, comm->rank == 0);
@@ -116,6 +125,7 @@ lm_status lm_state_to_load(lm_state *out, lm_model *m, lm_optimizer *opt, lm_pro
   LM_TRY(make(out, lm_model_params(m), err));
   add_tensors(out, m, opt, 0, lm_model_params(m)->elements);
   add_progress(out, p, true);
+  if (opt != NULL && lm_model_compute(m) == LM_F16) add_scaler(out, &p->scaler, true);
   return LM_OK;
 }
 

@@ -6,14 +6,17 @@
 #include "hdf5/state_file.h"
 #include "model/model.h"
 #include "optim/optimizer.h"
+#include "optim/scaler.h"
 
-/** Where a run stands. Plain data, the same on all ranks; /progress and /rng of a checkpoint, field by field. */
+/** Where a run stands. Plain data, the same on all ranks; /progress, /rng and, in fp16, /scaler of a
+ * checkpoint, field by field. */
 typedef struct lm_progress {
   uint64_t step;     /* steps done, skipped ones included: the data position follows from it */
   uint64_t applied;  /* updates applied: the optimizer's counter, the schedule's argument */
   uint64_t tokens;   /* targets trained on */
   uint64_t position; /* samples drawn from the endless sequence of shuffled epochs */
   uint64_t skipped;  /* non-finite steps in a row until now */
+  lm_scaler scaler;  /* fp16 only */
   uint64_t key;      /* of Philox4x32-10: run.seed; every counter follows from the position and the step */
 } lm_progress;
 

@@ -2,11 +2,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/log.h"
 #include "batch/sampler.h"
 #include "gradsync/gradsync.h"
 #include "train/stop.h"
 #include "train/trainer.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <sys/resource.h>
 
@@ -16,10 +18,22 @@ struct shares {
   double data, compute, reduce;       /* seconds of the slowest */
 };
 
+/* What the loss of a target is multiplied by before the backward. In fp16 that is the scale over the tokens of the
+ * step, rounded up to a power of two: the scale then says by how much the mean loss grows, as everywhere, and no bit is
+ * lost.
+ */
+static double loss_factor(const lm_trainer *t)
+{
+  if (t->compute != LM_F16) return 1;
+  double tokens = (double)t->cfg->batch.global * t->T;
+  return (double)t->at.scaler.scale / exp2(ceil(log2(tokens)));
+}
+
 /* The rank's slice of the global batch, a micro-batch at a time; gradients of the sum of losses pile up. */
 static lm_status accumulate(lm_trainer *t, struct shares *mine, lm_error *err)
 {
   uint64_t first, count;
+  const lm_train_args args = {.loss_scale = (float)loss_factor(t)};
   lm_loader_slice(t->loader, &first, &count);
   t->k->zero(lm_model_gradients(t->model), lm_model_params(t->model)->elements * sizeof(float));
   for (uint64_t done = 0; done < count;) {
@@ -27,7 +41,7 @@ static lm_status accumulate(lm_trainer *t, struct shares *mine, lm_error *err)
     double begin = lm_clock();
     LM_TRY(lm_loader_fetch(t->loader, t->at.position, first + done, (uint64_t)B, t->tokens, t->targets, err));
     double fetched = lm_clock();
-    lm_loss loss = lm_model_train(t->model, t->tokens, t->targets, B, t->T, NULL);
+    lm_loss loss = lm_model_train(t->model, t->tokens, t->targets, B, t->T, &args);
     mine->data += fetched - begin;
     mine->compute += lm_clock() - fetched;
     mine->loss += loss.sum;
@@ -49,14 +63,38 @@ static void agree_on_step(const lm_comm *comm, struct shares *s)
 static bool update(lm_trainer *t, const struct shares *all, lm_metrics_row *row)
 {
   const lm_param_table *table = lm_model_params(t->model);
-  double mean = 1 / all->targets, clip = t->cfg->optim.clip;
+  double mean = 1 / (all->targets * loss_factor(t)), clip = t->cfg->optim.clip;
   row->grad_norm = sqrt(t->k->sum_squares(lm_model_gradients(t->model), table->elements)) * mean;
   row->lr = lm_schedule_lr(&t->schedule, (int64_t)t->at.applied);
+  row->loss_scale = t->compute == LM_F16 ? (double)t->at.scaler.scale : 1;
   if (!isfinite(row->grad_norm) || !isfinite(row->loss)) return false;
   double scale = clip > 0 && row->grad_norm > clip ? mean * (clip / row->grad_norm) : mean;
   lm_optimizer_step(t->optimizer, lm_model_gradients(t->model), (float)row->lr, (float)scale,
                     (int64_t)t->at.applied + 1);
   return true;
+}
+
+/* Which tensor was the first to go wrong? Its name, or that the loss itself did. */
+static const char *first_not_finite(const lm_trainer *t)
+{
+  const lm_param_table *table = lm_model_params(t->model);
+  for (size_t i = 0; i < table->n; i++) {
+    const lm_param *p = &table->params[i];
+    if (!isfinite(t->k->sum_squares(lm_model_gradients(t->model) + p->offset, p->count))) return p->name;
+  }
+  return "no tensor, but the loss";
+}
+
+/* Afterwards: the next step's scale, and words on a step that was left out. */
+static void follow_overflow(lm_trainer *t, bool applied)
+{
+  float before = t->at.scaler.scale;
+  if (t->compute == LM_F16) lm_scaler_update(&t->at.scaler, &t->cfg->scaler, !applied);
+  if (!applied && t->compute == LM_F16)
+    lm_info("step %6" PRIu64 "  left out: not finite in %s; the loss scale was %g and is now %g", t->at.step + 1,
+            first_not_finite(t), (double)before, (double)t->at.scaler.scale);
+  else if (!applied)
+    lm_warn("step %" PRIu64 ": the update is left out: not finite in %s", t->at.step + 1, first_not_finite(t));
 }
 
 static uint64_t peak_memory(void)
@@ -119,6 +157,7 @@ lm_status lm_trainer_step(lm_trainer *t, lm_step_result *out, lm_error *err)
   row->loss = s.loss / s.targets;
   describe_samples(t, row);
   bool applied = update(t, &s, row);
+  follow_overflow(t, applied);
   advance(t, &s, applied);
   double end = lm_clock();
   row->step = t->at.step;

@@ -132,6 +132,7 @@ static lm_status start(lm_trainer *t, lm_error *err)
     lm_info("resumed from step %" PRIu64 " of %s", step, t->cfg->run.folder);
   } else {
     t->at.key = (uint64_t)t->cfg->run.seed;
+    t->at.scaler = lm_scaler_start(&t->cfg->scaler);
     LM_TRY(lm_agree(t->comm, initial_weights(t, err), err));
   }
   lm_optimizer_publish(t->optimizer);
