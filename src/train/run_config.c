@@ -27,6 +27,8 @@ const lm_option lm_config_options[] = {
      "threads of a rank; 0 is OMP_NUM_THREADS where set, else the cores divided by the ranks of the node"},
     {"run.max_skipped", LM_OPT_INT, AT(run.max_skipped), "20", "[0, 1e9]", "steps",
      "so many non-finite updates in a row are left out; one more ends the run with exit code 1"},
+    {"run.deadline_margin", LM_OPT_FLOAT, AT(run.deadline_margin), "60", "[0, 86400]", "seconds",
+     "under Slurm, be saved and stopped so long before the time limit of the job, with no signal needed"},
 
     {"model.preset", LM_OPT_CHOICE, AT(model.preset), "tiny", "tiny|gpt2-124m|gpt2-350m|gpt2-774m|gpt2-1558m", NULL,
      "a known model; the other keys of this section change it"},

@@ -1,11 +1,15 @@
-/* src/train/stop.c - stop requests: SIGUSR1, SIGTERM, SIGINT. */
+/* src/train/stop.c - stop requests: SIGUSR1, SIGTERM, SIGINT, the end of the job's time. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "train/stop.h"
 
+#include "base/clock.h"
+
+#include <math.h>
 #include <signal.h>
 #include <stddef.h>
 
 static volatile sig_atomic_t received;
+static double end_of_job = INFINITY, reserve;
 
 static void note(int signal)
 {
@@ -23,12 +27,32 @@ void lm_stop_watch(void)
   }
 }
 
-bool lm_stop_requested(void)
+void lm_stop_before(double end)
 {
-  return received != 0;
+  end_of_job = end;
 }
 
-const char *lm_stop_signal(void)
+void lm_stop_reserve(double seconds)
 {
-  return received == SIGUSR1 ? "SIGUSR1" : received == SIGTERM ? "SIGTERM" : received == SIGINT ? "SIGINT" : "";
+  reserve = seconds;
+}
+
+static bool out_of_time(void)
+{
+  return isfinite(end_of_job) && lm_clock() + reserve >= end_of_job;
+}
+
+bool lm_stop_requested(void)
+{
+  return received != 0 || out_of_time();
+}
+
+const char *lm_stop_reason(void)
+{
+  switch (received) {
+  case SIGUSR1: return "as asked by SIGUSR1";
+  case SIGTERM: return "as asked by SIGTERM";
+  case SIGINT: return "as asked by SIGINT";
+  default: return out_of_time() ? "as the job's time is ending" : "as asked";
+  }
 }

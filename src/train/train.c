@@ -167,6 +167,27 @@ static void banner(const lm_trainer *t)
           (long long)t->cfg->batch.global, t->T, t->at.step + 1, (long long)t->cfg->run.steps, t->cfg->run.folder);
 }
 
+/* ---- the end of the job's time ---- */
+
+/* After a stop request comes the rest of a step, and a save. */
+static void measure_stop(lm_trainer *t, double step, double save)
+{
+  if (step > t->slowest_step) t->slowest_step = step;
+  if (save > t->slowest_save) t->slowest_save = save;
+  lm_stop_reserve(t->slowest_step + t->slowest_save + t->cfg->run.deadline_margin);
+}
+
+/* Rank 0 watches it for all. Until a save was measured, it is taken to write 12 bytes a parameter at 100 MB/s. */
+static void watch_deadline(lm_trainer *t)
+{
+  double end = t->comm->rank == 0 ? lm_slurm_end_time() : 0;
+  if (end <= 0) return;
+  double left = end - (double)time(NULL);
+  measure_stop(t, 0, 12e-8 * (double)lm_model_params(t->model)->elements);
+  lm_stop_before(lm_clock() + left);
+  lm_info("the job ends in %.0f s: the run is saved and stopped %g s before", left, t->cfg->run.deadline_margin);
+}
+
 /* ---- loop ---- */
 
 /* One sentence of YAML a line; the clock and the host are those of rank 0. */
@@ -240,6 +261,7 @@ static lm_status after_step(lm_trainer *t, lm_step_result *r, bool last, lm_erro
   /* In a run of bad steps nothing new is worth keeping, and a good checkpoint might make room for it. */
   if (last || (due(row->step, t->cfg->checkpoint.every) && !row->skipped)) LM_TRY(save(t, err));
   row->seconds.checkpoint = lm_clock() - evaluated;
+  measure_stop(t, (double)t->cfg->batch.global * t->T / row->tokens_per_s, row->seconds.checkpoint);
   if (row->step % (uint64_t)t->cfg->log.every == 0 || last || row->skipped || !isnan(row->val_loss)) say_step(t, row);
   return lm_agree(t->comm, t->metrics ? lm_metrics_write(t->metrics, row, err) : LM_OK, err);
 }
@@ -254,6 +276,14 @@ static lm_status too_many_skipped(const lm_trainer *t, lm_error *err)
                  t->at.step, t->at.skipped, (long long)t->cfg->run.max_skipped, t->saved_step);
 }
 
+/* A save takes long: a request that came meanwhile, or time that it used up, costs no step and second save. */
+static bool stop_after_save(const lm_trainer *t)
+{
+  double requests = t->saved_step == t->at.step && lm_stop_requested();
+  if (t->saved_step == t->at.step) lm_allreduce_max_f64(t->comm, &requests, 1);
+  return requests > 0;
+}
+
 static lm_status loop(lm_trainer *t, lm_error *err)
 {
   t->started = lm_clock();
@@ -265,9 +295,8 @@ static lm_status loop(lm_trainer *t, lm_error *err)
     bool stop = r.stop || t->at.step == (uint64_t)t->cfg->run.stop_after;
     bool last = t->at.step == (uint64_t)t->cfg->run.steps;
     LM_TRY(after_step(t, &r, last || stop, err));
-    if (stop && !last) {
-      lm_info("stopped after step %" PRIu64 " as asked%s%s; the same command goes on", t->at.step,
-              *lm_stop_signal() ? " by " : "", lm_stop_signal());
+    if (!last && (stop || stop_after_save(t))) {
+      lm_info("stopped after step %" PRIu64 " %s; the same command goes on", t->at.step, lm_stop_reason());
       return lm_fail(err, LM_STOPPED, "stopped after step %" PRIu64, t->at.step);
     }
   }
@@ -287,6 +316,7 @@ static lm_status run(lm_trainer *t, const lm_options *options, lm_error *err)
   t->peak_flops = lm_cpu_product_rate(t->compute);
   lm_allreduce_sum_f64(t->comm, &t->peak_flops, 1);
   banner(t);
+  watch_deadline(t);
   double before;
   if (t->val != NULL && t->cfg->eval.every > 0 && t->at.step == 0) {
     LM_TRY(evaluate(t, &before, err));

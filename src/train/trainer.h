@@ -23,11 +23,12 @@ typedef struct lm_trainer {
   uint64_t *samples;         /* [batch.global], NULL unless log.samples */
   lm_progress at;
   lm_schedule schedule;
-  double peak_flops;     /* of all ranks, measured at the start */
-  lm_metrics *metrics;   /* rank 0 */
-  lm_buffer config_text; /* config.used.yaml */
-  uint64_t saved_step;   /* of the newest checkpoint; 0: none */
-  double started;        /* lm_clock() at the first step of this start */
+  double peak_flops;                 /* of all ranks, measured at the start */
+  lm_metrics *metrics;               /* rank 0 */
+  lm_buffer config_text;             /* config.used.yaml */
+  uint64_t saved_step;               /* of the newest checkpoint; 0: none */
+  double slowest_step, slowest_save; /* seconds of this start; before the first save a guess */
+  double started;                    /* lm_clock() at the first step of this start */
   uint64_t started_step;
 } lm_trainer;
 
