@@ -2,8 +2,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "model/parts.h"
 
-static const float norm_eps = 1e-5f; /* GPT-2's */
-
 void lm_linear_fwd(lm_model *m, const lm_linear *l, void *y, const void *x, size_t rows)
 {
   m->k->linear_fwd(m->t, y, x, lm_model_weight(m, l->weight), lm_model_weight(m, l->bias), rows, l->out, l->in);
@@ -19,75 +17,177 @@ void lm_linear_bwd(lm_model *m, const lm_linear *l, void *dx, const void *dy, co
 /* in = x + branch, out = norm(in); where branch is NULL, in is there already. */
 static void norm_fwd(lm_model *m, const lm_norm *n, const void *x, const void *branch, size_t rows)
 {
-  bool add = branch != NULL;
-  m->k->layernorm_fwd(m->t, n->out, n->mean, n->rstd, add ? n->in : NULL, add ? x : n->in, branch,
-                      lm_model_weight(m, n->weight), lm_model_weight(m, n->bias), rows, m->C, norm_eps);
+  const void *gain = lm_model_weight(m, n->weight), *bias = lm_model_weight(m, n->bias);
+  void *sum = branch == NULL ? NULL : n->in;
+  float eps = (float)m->cfg.norm_eps;
+  if (branch == NULL) x = n->in;
+  if (m->cfg.norm == LM_NORM_RMSNORM)
+    m->k->rmsnorm_fwd(m->t, n->out, n->rstd, sum, x, branch, gain, rows, m->C, eps);
+  else
+    m->k->layernorm_fwd(m->t, n->out, n->mean, n->rstd, sum, x, branch, gain, bias, rows, m->C, eps);
 }
 
 /* dresidual += the gradient of in, from dy, that of out. */
 static void norm_bwd(lm_model *m, const lm_norm *n, const void *dy, size_t rows)
 {
-  m->k->layernorm_bwd(m->t, m->work.dresidual, lm_model_gradient(m, n->weight), lm_model_gradient(m, n->bias), dy,
-                      n->in, n->mean, n->rstd, lm_model_weight(m, n->weight), rows, m->C);
+  const void *gain = lm_model_weight(m, n->weight);
+  float *dgain = lm_model_gradient(m, n->weight), *dbias = lm_model_gradient(m, n->bias);
+  if (m->cfg.norm == LM_NORM_RMSNORM)
+    m->k->rmsnorm_bwd(m->t, m->work.dresidual, dgain, dy, n->in, n->rstd, gain, rows, m->C);
+  else
+    m->k->layernorm_bwd(m->t, m->work.dresidual, dgain, dbias, dy, n->in, n->mean, n->rstd, gain, rows, m->C);
 }
 
-static void attention_fwd(lm_model *m, const lm_layer *l, void *branch, int B, int T)
+/* ---- dropout: of the embedding, and three a layer ---- */
+
+enum { OF_EMBEDDING, OF_ATTENTION, OF_MIXED, OF_MLP, OF_LAYER = 3 };
+
+static lm_dropout dropout_at(const lm_model *m, int layer, int what)
 {
+  lm_dropout d = m->dropout;
+  d.place = (uint32_t)(layer * OF_LAYER + what);
+  return d;
+}
+
+static void drop(lm_model *m, void *y, const void *x, int layer, int what, int B, int T)
+{
+  const lm_dropout d = dropout_at(m, layer, what);
+  if (d.rate > 0) m->k->dropout(m->t, y, x, &d, B, T, m->C);
+}
+
+/* The gradient of a branch, from that of the residual stream which it was added to. */
+static const void *branch_gradient(lm_model *m, int layer, int what, int B, int T)
+{
+  if (m->dropout.rate == 0) return m->work.dresidual;
+  drop(m, m->work.wide, m->work.dresidual, layer, what, B, T);
+  return m->work.wide;
+}
+
+/* ---- attention ---- */
+
+static lm_attention attention_of(const lm_model *m, const lm_dropout *dropout, int B, int T)
+{
+  return (lm_attention){.B = B,
+                        .T = T,
+                        .H = m->H,
+                        .H_kv = m->H_kv,
+                        .D = m->D,
+                        .start = m->end_of_text < 0 ? NULL : m->work.start,
+                        .dropout = dropout->rate > 0 ? dropout : NULL};
+}
+
+/* attention_norm.out -> mixed. */
+static void mix(lm_model *m, int layer, int B, int T)
+{
+  const lm_layer *l = &m->layers[layer];
+  const lm_dropout dropout = dropout_at(m, layer, OF_ATTENTION);
+  const lm_attention a = attention_of(m, &dropout, B, T);
   size_t rows = (size_t)B * (size_t)T;
   lm_linear_fwd(m, &l->qkv, l->qkv_out, l->attention_norm.out, rows);
-  const lm_attention a = {.B = B, .T = T, .H = m->H, .H_kv = m->H, .D = m->C / m->H};
-  m->k->attention_fwd(m->t, l->mixed, l->lse, l->qkv_out, &a);
-  lm_linear_fwd(m, &l->out, branch, l->mixed, rows);
+  if (m->cfg.qk_norm)
+    m->k->qk_norm_fwd(m->t, l->heads, l->heads_rstd, l->qkv_out, lm_model_weight(m, l->q_norm),
+                      lm_model_weight(m, l->k_norm), rows, m->H, m->H_kv, m->D, (float)m->cfg.norm_eps);
+  if (m->work.angles != NULL) m->k->rope(m->t, l->heads, m->work.angles, 0, false, B, T, m->H, m->H_kv, m->D);
+  m->k->attention_fwd(m->t, l->mixed, l->lse, l->heads, &a);
 }
 
-/* dx = the gradient of attention_norm.out, from dbranch. Every product ends before dx is used again. */
-static void attention_bwd(lm_model *m, const lm_layer *l, void *dx, const void *dbranch, int B, int T)
+static void attention_fwd(lm_model *m, int layer, void *branch, int B, int T)
 {
+  const lm_layer *l = &m->layers[layer];
+  mix(m, layer, B, T);
+  lm_linear_fwd(m, &l->out, branch, l->mixed, (size_t)B * (size_t)T);
+  drop(m, branch, branch, layer, OF_MIXED, B, T);
+}
+
+/* dx = the gradient of attention_norm.out. Every product ends before dx or the branch's gradient is used again. */
+static void attention_bwd(lm_model *m, int layer, void *dx, int B, int T)
+{
+  const lm_layer *l = &m->layers[layer];
+  const lm_dropout dropout = dropout_at(m, layer, OF_ATTENTION);
+  const lm_attention a = attention_of(m, &dropout, B, T);
   size_t rows = (size_t)B * (size_t)T;
   void *dmixed = dx, *dqkv = m->work.wide;
-  lm_linear_bwd(m, &l->out, dmixed, dbranch, l->mixed, rows);
-  const lm_attention a = {.B = B, .T = T, .H = m->H, .H_kv = m->H, .D = m->C / m->H};
-  m->k->attention_bwd(m->t, dqkv, dmixed, l->mixed, l->lse, l->qkv_out, &a);
+  lm_linear_bwd(m, &l->out, dmixed, branch_gradient(m, layer, OF_MIXED, B, T), l->mixed, rows);
+  m->k->attention_bwd(m->t, dqkv, dmixed, l->mixed, l->lse, l->heads, &a);
+  if (m->work.angles != NULL) m->k->rope(m->t, dqkv, m->work.angles, 0, true, B, T, m->H, m->H_kv, m->D);
+  if (m->cfg.qk_norm)
+    m->k->qk_norm_bwd(m->t, dqkv, lm_model_gradient(m, l->q_norm), lm_model_gradient(m, l->k_norm), l->qkv_out,
+                      l->heads_rstd, lm_model_weight(m, l->q_norm), lm_model_weight(m, l->k_norm), rows, m->H, m->H_kv,
+                      m->D);
   lm_linear_bwd(m, &l->qkv, dx, dqkv, l->attention_norm.out, rows);
 }
 
-static void mlp_fwd(lm_model *m, const lm_layer *l, void *branch, size_t rows)
+/* ---- MLP ---- */
+
+/* mlp_norm.out -> activated. */
+static void activate(lm_model *m, const lm_layer *l, size_t rows)
 {
   lm_linear_fwd(m, &l->up, l->up_out, l->mlp_norm.out, rows);
-  m->k->gelu_fwd(m->t, l->activated, l->up_out, rows * (size_t)l->up.out);
-  lm_linear_fwd(m, &l->down, branch, l->activated, rows);
+  if (m->cfg.mlp == LM_MLP_SWIGLU)
+    m->k->swiglu_fwd(m->t, l->activated, l->up_out, rows, m->F);
+  else
+    m->k->gelu_fwd(m->t, l->activated, l->up_out, rows * (size_t)m->F);
 }
 
-/* dx = the gradient of mlp_norm.out, from dbranch. */
-static void mlp_bwd(lm_model *m, const lm_layer *l, void *dx, const void *dbranch, size_t rows)
+static void mlp_fwd(lm_model *m, int layer, void *branch, int B, int T)
 {
-  void *dup = m->work.wide;
-  lm_linear_bwd(m, &l->down, dup, dbranch, l->activated, rows);
-  m->k->gelu_bwd(m->t, dup, dup, l->up_out, rows * (size_t)l->up.out);
+  const lm_layer *l = &m->layers[layer];
+  size_t rows = (size_t)B * (size_t)T;
+  activate(m, l, rows);
+  lm_linear_fwd(m, &l->down, branch, l->activated, rows);
+  drop(m, branch, branch, layer, OF_MLP, B, T);
+}
+
+/* dx = the gradient of mlp_norm.out. That of activated takes its place: nothing else needs it any more. */
+static void mlp_bwd(lm_model *m, int layer, void *dx, int B, int T)
+{
+  const lm_layer *l = &m->layers[layer];
+  size_t rows = (size_t)B * (size_t)T;
+  void *dactivated = l->activated, *dup = m->cfg.mlp == LM_MLP_SWIGLU ? m->work.wide : dactivated;
+  lm_linear_bwd(m, &l->down, dactivated, branch_gradient(m, layer, OF_MLP, B, T), l->activated, rows);
+  if (m->cfg.mlp == LM_MLP_SWIGLU)
+    m->k->swiglu_bwd(m->t, dup, dactivated, l->up_out, rows, m->F);
+  else
+    m->k->gelu_bwd(m->t, dup, dactivated, l->up_out, rows * (size_t)m->F);
   lm_linear_bwd(m, &l->up, dx, dup, l->mlp_norm.out, rows);
 }
+
+/* ---- all layers ---- */
 
 /* A branch is added to the residual stream by the norm that follows it, in this layer or in the next. */
 void lm_model_forward(lm_model *m, int B, int T)
 {
   size_t rows = (size_t)B * (size_t)T;
-  void *branch = NULL;
+  void *branch = NULL, *embedded = m->layers[0].attention_norm.in;
   const void *x = NULL;
-  m->k->embedding_fwd(m->t, m->layers[0].attention_norm.in, m->work.tokens, lm_model_weight(m, m->token_embedding),
+  m->k->embedding_fwd(m->t, embedded, m->work.tokens, lm_model_weight(m, m->token_embedding),
                       lm_model_weight(m, m->position_embedding), B, T, m->C);
+  drop(m, embedded, embedded, 0, OF_EMBEDDING, B, T);
   for (int i = 0; i < m->L; i++) {
     const lm_layer *l = &m->layers[i];
     norm_fwd(m, &l->attention_norm, x, branch, rows);
     branch = m->work.narrow;
-    attention_fwd(m, l, branch, B, T);
+    attention_fwd(m, i, branch, B, T);
     norm_fwd(m, &l->mlp_norm, l->attention_norm.in, branch, rows);
-    mlp_fwd(m, l, branch, rows);
+    mlp_fwd(m, i, branch, B, T);
     x = l->mlp_norm.in;
   }
   norm_fwd(m, &m->final_norm, x, branch, rows);
 }
 
-/* The gradient of a sum is that of both its terms: dresidual is also each branch's gradient. */
+/* What backward needs of a layer that kept only its input; by the same calls, so to the same bits. */
+static void remake_block(lm_model *m, int layer, int B, int T)
+{
+  const lm_layer *l = &m->layers[layer];
+  size_t rows = (size_t)B * (size_t)T;
+  norm_fwd(m, &l->attention_norm, NULL, NULL, rows);
+  attention_fwd(m, layer, m->work.narrow, B, T);
+  norm_fwd(m, &l->mlp_norm, l->attention_norm.in, m->work.narrow, rows);
+  activate(m, l, rows);
+}
+
+/* The gradient of a sum is that of both its terms: dresidual is also each branch's gradient. The last layer's
+ * activations are still there. */
 void lm_model_backward(lm_model *m, int B, int T)
 {
   size_t rows = (size_t)B * (size_t)T;
@@ -96,11 +196,14 @@ void lm_model_backward(lm_model *m, int B, int T)
   norm_bwd(m, &m->final_norm, dnorm, rows);
   for (int i = m->L - 1; i >= 0; i--) {
     const lm_layer *l = &m->layers[i];
-    mlp_bwd(m, l, dnorm, dresidual, rows);
+    if (m->cfg.recompute == LM_RECOMPUTE_BLOCK && i < m->L - 1) remake_block(m, i, B, T);
+    mlp_bwd(m, i, dnorm, B, T);
     norm_bwd(m, &l->mlp_norm, dnorm, rows);
-    attention_bwd(m, l, dnorm, dresidual, B, T);
+    if (m->cfg.recompute == LM_RECOMPUTE_ATTENTION && i < m->L - 1) mix(m, i, B, T);
+    attention_bwd(m, i, dnorm, B, T);
     norm_bwd(m, &l->attention_norm, dnorm, rows);
   }
+  drop(m, dresidual, dresidual, 0, OF_EMBEDDING, B, T);
   m->k->embedding_bwd(m->t, lm_model_gradient(m, m->token_embedding), lm_model_gradient(m, m->position_embedding),
                       dresidual, m->work.tokens, B, T, m->C);
 }

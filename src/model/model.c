@@ -11,6 +11,8 @@
 static lm_status describe(lm_model *m, lm_error *err)
 {
   LM_TRY(lm_param_table_new(&m->table, &m->cfg, err));
+  m->cfg = lm_model_config_resolved(&m->cfg);
+  m->end_of_text = -1;
   if (m->max_B < 1 || m->max_B > INT_MAX / m->cfg.n_ctx)
     return lm_fail(err, LM_EINVAL, "a micro-batch of %d sequences of %lld tokens; want 1 to %lld sequences", m->max_B,
                    (long long)m->cfg.n_ctx, INT_MAX / (long long)m->cfg.n_ctx);
@@ -18,7 +20,10 @@ static lm_status describe(lm_model *m, lm_error *err)
   m->Vp = (int)lm_model_padded_vocab(&m->cfg);
   m->L = (int)m->cfg.n_layer;
   m->H = (int)m->cfg.n_head;
+  m->H_kv = (int)m->cfg.n_kv_head;
   m->C = (int)m->cfg.n_embd;
+  m->D = m->C / m->H;
+  m->F = (int)m->cfg.n_ff;
   /* C rows of logits are as large as the head's matrix: a chunk then reads and writes as much for the one as for the
    * other. */
   size_t rows = (size_t)m->max_B * (size_t)m->cfg.n_ctx, chunk = m->C > 64 ? (size_t)m->C : 64;
@@ -43,6 +48,18 @@ static lm_status alloc_block(const lm_model *m, void *out, size_t bytes, const c
   return m->k->alloc((void **)out, bytes, what, err);
 }
 
+static lm_status put_angles(lm_model *m, lm_error *err)
+{
+  float *angles;
+  size_t n = (size_t)m->cfg.n_ctx * (size_t)m->D;
+  if (m->work.angles == NULL) return LM_OK;
+  LM_TRY(lm_alloc(&angles, n, sizeof *angles, "the angles of the positions", err));
+  lm_model_angles(&m->cfg, angles);
+  m->k->to_device(m->work.angles, angles, n * sizeof *angles);
+  free(angles);
+  return LM_OK;
+}
+
 static lm_status make(lm_model *m, lm_error *err)
 {
   LM_TRY(describe(m, err));
@@ -51,7 +68,10 @@ static lm_status make(lm_model *m, lm_error *err)
   if (m->training) LM_TRY(alloc_block(m, &m->gradients, bytes.gradients, "gradients", err));
   LM_TRY(alloc_block(m, &m->activations, bytes.activations, "activations", err));
   lm_model_place(m);
-  return lm_alloc(&m->host_loss, (size_t)m->max_B * (size_t)m->cfg.n_ctx, sizeof *m->host_loss, "the losses", err);
+  size_t rows = (size_t)m->max_B * (size_t)m->cfg.n_ctx;
+  LM_TRY(lm_alloc(&m->host_loss, rows, sizeof *m->host_loss, "the losses", err));
+  LM_TRY(lm_alloc(&m->host_start, rows, sizeof *m->host_start, "where documents start", err));
+  return put_angles(m, err);
 }
 
 lm_status lm_model_new(lm_model **out, const lm_model_config *cfg, const lm_kernels *k, lm_dtype compute, int max_B,
@@ -75,6 +95,7 @@ void lm_model_free(lm_model *m)
   m->k->release(m->gradients);
   m->k->release(m->activations);
   free(m->host_loss);
+  free(m->host_start);
   free(m->layers);
   lm_param_table_free(&m->table);
   free(m);
@@ -116,6 +137,18 @@ float *lm_model_gradients(lm_model *m)
   return m->gradients;
 }
 
+/* A document starts behind an end of text, and at the start of a sequence. */
+static void put_starts(lm_model *m, const int32_t *tokens, int B, int T)
+{
+  size_t rows = (size_t)B * (size_t)T;
+  if (m->end_of_text < 0) return;
+  for (size_t i = 0; i < rows; i++) {
+    int32_t t = (int32_t)(i % (size_t)T);
+    m->host_start[i] = t == 0 ? 0 : tokens[i - 1] == m->end_of_text ? t : m->host_start[i - 1];
+  }
+  m->k->to_device(m->work.start, m->host_start, rows * sizeof *m->host_start);
+}
+
 /* An id outside the vocabulary would read, and write, someone else's memory. */
 static void put_tokens(lm_model *m, const int32_t *tokens, int B, int T)
 {
@@ -123,6 +156,7 @@ static void put_tokens(lm_model *m, const int32_t *tokens, int B, int T)
   size_t rows = (size_t)B * (size_t)T;
   for (size_t i = 0; i < rows; i++) LM_ASSERT(tokens[i] >= 0 && tokens[i] < m->V);
   m->k->to_device(m->work.tokens, tokens, rows * sizeof *tokens);
+  put_starts(m, tokens, B, T);
 }
 
 static uint64_t put_targets(lm_model *m, const int32_t *targets, size_t rows)
@@ -149,11 +183,24 @@ static lm_loss run(lm_model *m, const int32_t *tokens, const int32_t *targets, i
   return loss;
 }
 
+void lm_model_mask_documents(lm_model *m, int32_t end_of_text)
+{
+  LM_ASSERT(end_of_text >= -1 && end_of_text < m->V);
+  m->end_of_text = end_of_text;
+}
+
 lm_loss lm_model_train(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T,
                        const lm_train_args *args)
 {
-  LM_ASSERT(m->training && (args == NULL || args->loss_scale > 0));
-  return run(m, tokens, targets, B, T, args == NULL ? 1 : args->loss_scale);
+  static const lm_train_args plain = {.loss_scale = 1};
+  if (args == NULL) args = &plain;
+  LM_ASSERT(m->training && args->loss_scale > 0);
+  m->dropout = (lm_dropout){.rate = (float)m->cfg.dropout, .seed = args->seed, .sample = args->sample};
+  m->objective = args->objective;
+  lm_loss loss = run(m, tokens, targets, B, T, args->loss_scale);
+  m->dropout = (lm_dropout){0}; /* evaluation and generation use all of the model */
+  m->objective = (lm_objective){0};
+  return loss;
 }
 
 lm_loss lm_model_eval(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T)

@@ -7,20 +7,54 @@
 #include "kernels/kernels.h"
 #include <stdint.h>
 
-/** What the model is. Plain data; lm_model_config_check() says whether it makes sense. */
+typedef enum lm_norm_kind { LM_NORM_LAYERNORM, LM_NORM_RMSNORM } lm_norm_kind;
+typedef enum lm_mlp_kind { LM_MLP_GELU, LM_MLP_SWIGLU } lm_mlp_kind;
+typedef enum lm_position_kind { LM_POSITION_LEARNED, LM_POSITION_ROPE } lm_position_kind;
+typedef enum lm_rope_scaling { LM_ROPE_PLAIN, LM_ROPE_LLAMA3 } lm_rope_scaling;
+
+/** Which activations backward makes again instead of keeping them: the same bits, less memory, more time. */
+typedef enum lm_recompute {
+  LM_RECOMPUTE_NONE,
+  LM_RECOMPUTE_ATTENTION, /* what lies between the norm and the projection that ends attention */
+  LM_RECOMPUTE_BLOCK,     /* all of a block but its input */
+} lm_recompute;
+
+/** Rotary positions: pair d of a head turns by position * base^(-2d/D), slowed down as `scaling` says. */
+typedef struct lm_rope_config {
+  double base; /* 0: 10000 */
+  int scaling; /* lm_rope_scaling. llama3: wavelengths above ctx / low are `factor` times as long, those below
+                  ctx / high stay, between them lies a ramp.  Llama 3.1's model card */
+  double factor, low, high;
+  int64_t ctx;
+} lm_rope_config;
+
+/** What the model is. Plain data; lm_model_config_check() says whether it makes sense. Zeros are GPT-2's choices. */
 typedef struct lm_model_config {
   int64_t vocab_size; /* V: ids are [0, V); inside, rows are padded to a multiple of 128 */
   int64_t n_layer;    /* L */
   int64_t n_head;     /* H */
+  int64_t n_kv_head;  /* key and value heads, a divisor of H; 0: H */
   int64_t n_embd;     /* C, a multiple of H */
+  int64_t n_ff;       /* F, width of the MLP; 0: 4 C, and with SwiGLU 8 C / 3 rounded up to a multiple of 64 */
   int64_t n_ctx;      /* T, the longest sequence */
   bool tied;          /* the head is the token embedding */
-  bool bias;          /* linear layers and norms have biases */
+  bool bias;          /* linear layers and LayerNorms have biases */
+  bool qk_norm;       /* queries and keys are normed, a head at a time, by RMSNorm */
+  int norm;           /* lm_norm_kind */
+  int mlp;            /* lm_mlp_kind */
+  int position;       /* lm_position_kind */
+  double norm_eps;    /* 0: 1e-5 */
+  lm_rope_config rope;
+  double dropout; /* [0, 1), in training: of the embedding, attention's probabilities, what a block adds */
+  int recompute;  /* lm_recompute */
 } lm_model_config;
 
 /** Local. LM_EINVAL names the key, its value and what was wanted; for heads that do not divide the width, near counts
  *  that do. */
 lm_status lm_model_config_check(const lm_model_config *cfg, lm_error *err) LM_NODISCARD;
+
+/** The config with every 0 that stands for something replaced by it. Local. */
+lm_model_config lm_model_config_resolved(const lm_model_config *cfg);
 
 /** Rows of the token embedding and columns of the logits inside: vocab_size rounded up to a multiple of 128. Local. */
 int64_t lm_model_padded_vocab(const lm_model_config *cfg);
@@ -76,15 +110,22 @@ lm_dtype lm_model_compute(const lm_model *m);
 void *lm_model_weights(lm_model *m);    /* [elements] of the compute type, on the device */
 float *lm_model_gradients(lm_model *m); /* [elements] f32, on the device; NULL without training */
 
+/** From now on a token sees only its own document: what follows an end of text does not look back behind it. Local.
+ *  @param end_of_text  its id; -1: documents are not told apart, as at first */
+void lm_model_mask_documents(lm_model *m, int32_t end_of_text);
+
 /** What else a micro-batch of a training step needs. */
 typedef struct lm_train_args {
   float loss_scale; /* > 0: gradients are those of loss_scale times the losses, which fp16 needs to stay in range */
+  uint64_t seed;    /* of the run: what dropout takes out follows from it, */
+  uint64_t sample;  /* from the first sequence's position in the endless sequence of samples, and from nothing else */
+  lm_objective objective;
 } lm_train_args;
 
 /** Forward and backward of one micro-batch; gradients of the *sum* of the losses are added to the gradients. Local.
  *  @param tokens, targets  [B,T] on the host; a target of -1 is ignored; 1 <= B <= max_B, 1 <= T <= n_ctx
- *  @param args  NULL: a loss scale of 1
- *  @return the losses, not scaled */
+ *  @param args  NULL: a loss scale of 1, seed and sample 0, no further terms
+ *  @return the losses with the objective's terms, not scaled */
 lm_loss lm_model_train(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T,
                        const lm_train_args *args);
 
@@ -97,6 +138,7 @@ void lm_model_next(lm_model *m, const int32_t *tokens, int T, float *logits);
 /** Floating-point operations of a training step per token at length T: 6 N + 6 L C T. Local.
  *  N counts what is multiplied: all parameters but the tables that are only looked up (positions; the token embedding
  *  where it is not also the head), without the vocabulary's padding. The causal half of attention is counted, once.
+ *  Recomputed activations and norms of heads count nothing.
  *  GPT-2 124M, T = 1024: 798543360. llm.c (6 N with positions and padding) says 803478528, PaLM's appendix B (attention
  *  without the causal half, 12 L C T) 860101632 with the same N. */
 double lm_model_flops_per_token(const lm_model_config *cfg, int T);

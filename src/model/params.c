@@ -13,7 +13,7 @@
 enum {
   ALIGN = 64,        /* elements: every parameter starts on a cache line, in bf16 too */
   VOCAB_ALIGN = 128, /* rows: products over the vocabulary run in full tiles */
-  ROWS_A_LAYER = 12, /* two norms and four linear layers, weight and bias each */
+  ROWS_A_LAYER = 14, /* two norms and four linear layers, weight and bias each; norms of queries and of keys */
   ROWS_AROUND = 5,   /* two embeddings, the final norm's two, the head */
 };
 
@@ -66,7 +66,7 @@ static void add_norm(builder *b, const char *name)
   snprintf(full, sizeof full, "%s/weight", name);
   add(b, full, b->cfg->n_embd, 0, LM_INIT_ONE);
   snprintf(full, sizeof full, "%s/bias", name);
-  if (b->cfg->bias) add(b, full, b->cfg->n_embd, 0, LM_INIT_ZERO);
+  if (b->cfg->bias && b->cfg->norm == LM_NORM_LAYERNORM) add(b, full, b->cfg->n_embd, 0, LM_INIT_ZERO);
 }
 
 static void add_linear(builder *b, const char *name, int64_t out, int64_t in, lm_init init)
@@ -80,29 +80,36 @@ static void add_linear(builder *b, const char *name, int64_t out, int64_t in, lm
 
 static void add_layer(builder *b, int64_t layer)
 {
-  int64_t C = b->cfg->n_embd;
+  const lm_model_config *c = b->cfg;
+  int64_t C = c->n_embd, D = C / c->n_head, F = c->n_ff;
   snprintf(b->prefix, sizeof b->prefix, "layers/%lld/", (long long)layer);
   add_norm(b, "attention_norm");
-  add_linear(b, "attention/qkv", 3 * C, C, LM_INIT_NORMAL);
+  add_linear(b, "attention/qkv", C + 2 * c->n_kv_head * D, C, LM_INIT_NORMAL);
+  if (c->qk_norm) add(b, "attention/q_norm/weight", D, 0, LM_INIT_ONE);
+  if (c->qk_norm) add(b, "attention/k_norm/weight", D, 0, LM_INIT_ONE);
   add_linear(b, "attention/out", C, C, LM_INIT_RESIDUAL);
   add_norm(b, "mlp_norm");
-  add_linear(b, "mlp/up", 4 * C, C, LM_INIT_NORMAL);
-  add_linear(b, "mlp/down", C, 4 * C, LM_INIT_RESIDUAL);
+  if (c->mlp == LM_MLP_SWIGLU)
+    add_linear(b, "mlp/gate_up", 2 * F, C, LM_INIT_NORMAL); /* F rows of the gate, then F of what it lets through */
+  else
+    add_linear(b, "mlp/up", F, C, LM_INIT_NORMAL);
+  add_linear(b, "mlp/down", C, F, LM_INIT_RESIDUAL);
   b->prefix[0] = '\0';
 }
 
-lm_status lm_param_table_new(lm_param_table *out, const lm_model_config *cfg, lm_error *err)
+lm_status lm_param_table_new(lm_param_table *out, const lm_model_config *config, lm_error *err)
 {
   *out = (lm_param_table){0};
-  LM_TRY(lm_model_config_check(cfg, err));
-  size_t rows = (size_t)cfg->n_layer * ROWS_A_LAYER + ROWS_AROUND;
+  LM_TRY(lm_model_config_check(config, err));
+  const lm_model_config cfg = lm_model_config_resolved(config);
+  size_t rows = (size_t)cfg.n_layer * ROWS_A_LAYER + ROWS_AROUND;
   LM_TRY(lm_alloc(&out->params, rows, sizeof *out->params, "the parameter table", err));
-  builder b = {.t = out, .cfg = cfg};
+  builder b = {.t = out, .cfg = &cfg};
   add_vocab(&b, "token_embedding/weight");
-  add(&b, "position_embedding/weight", cfg->n_ctx, cfg->n_embd, LM_INIT_NORMAL);
-  for (int64_t layer = 0; layer < cfg->n_layer; layer++) add_layer(&b, layer);
+  if (cfg.position == LM_POSITION_LEARNED) add(&b, "position_embedding/weight", cfg.n_ctx, cfg.n_embd, LM_INIT_NORMAL);
+  for (int64_t layer = 0; layer < cfg.n_layer; layer++) add_layer(&b, layer);
   add_norm(&b, "final_norm");
-  if (!cfg->tied) add_vocab(&b, "head/weight");
+  if (!cfg.tied) add_vocab(&b, "head/weight");
   LM_ASSERT(out->n <= rows);
   return LM_OK;
 }

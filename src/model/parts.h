@@ -14,36 +14,42 @@ typedef struct lm_linear {
   int out, in;
 } lm_linear;
 
-/** LayerNorm, and what its backward needs. */
+/** LayerNorm or RMSNorm, and what its backward needs. */
 typedef struct lm_norm {
   size_t weight, bias; /* [C], [C] or absent */
   void *in, *out;      /* [B,T,C]: what is normed, which is also the residual stream here; the result */
   float *mean, *rstd;  /* [B,T] */
 } lm_norm;
 
-/** One block: x += out(attention(qkv(norm(x)))), x += down(gelu(up(norm(x)))). */
+/** One block: x += out(attention(qkv(norm(x)))), x += down(activation(up(norm(x)))). */
 typedef struct lm_layer {
   lm_norm attention_norm;
   lm_linear qkv;
-  void *qkv_out; /* [B,T,3C] */
-  void *mixed;   /* [B,T,C]: what attention gives */
-  float *lse;    /* [B,H,T] */
+  size_t q_norm, k_norm; /* [D] or absent */
+  void *qkv_out;         /* [B,T,(H + 2 H_kv) D] */
+  void *heads;       /* the same with queries and keys normed and turned: what attention reads. qkv_out where nothing
+                        of it is needed again */
+  float *heads_rstd; /* [B,T,H + H_kv]; NULL without norms of heads */
+  void *mixed;       /* [B,T,C]: what attention gives */
+  float *lse;        /* [B,H,T] */
   lm_linear out;
   lm_norm mlp_norm;
-  lm_linear up;
-  void *up_out, *activated; /* [B,T,4C]: before and after GELU */
+  lm_linear up;             /* F, or 2 F with SwiGLU */
+  void *up_out, *activated; /* [B,T,F or 2 F], [B,T,F]: before and after the activation; backward reuses the latter */
   lm_linear down;
 } lm_layer;
 
 /** Memory that is shared by all layers. Rows are B T; t is the compute type. */
 typedef struct lm_workspace {
   int32_t *tokens, *targets; /* [B,T] */
+  int32_t *start;            /* [B,T]: the first token that each one sees */
+  float *angles;             /* [n_ctx,D]: cosines and sines of the rotary positions; NULL without */
   float *loss;               /* [B,T] */
   void *narrow;              /* [B,T,C] t: a branch on the way to the residual stream; a gradient on the way back */
   void *logits;              /* [head_rows,Vp] t, and their gradient */
   float *next;               /* [Vp]: the logits that lm_model_next() gives */
   void *dresidual;           /* [B,T,C] t: gradient of the residual stream; training only */
-  void *wide;                /* [B,T,4C] t: gradient inside a branch; training only */
+  void *wide;                /* [B,T,..] t: gradient inside a branch, of qkv or of gate and up; training only */
 } lm_workspace;
 
 struct lm_model {
@@ -52,7 +58,10 @@ struct lm_model {
   lm_dtype t;
   int max_B;
   bool training;
-  int V, Vp, L, H, C;
+  int V, Vp, L, H, H_kv, D, C, F;
+  int32_t end_of_text;    /* -1: documents are not told apart */
+  lm_dropout dropout;     /* of this pass; rate 0: none */
+  lm_objective objective; /* of this pass */
   lm_param_table table;
 
   size_t token_embedding, position_embedding;
@@ -62,10 +71,11 @@ struct lm_model {
   size_t head_rows;
   lm_workspace work;
 
-  char *weights;     /* the three blocks, on the device */
-  float *gradients;  /* NULL without training */
-  char *activations; /* what layers, final_norm and work point into */
-  float *host_loss;  /* [B,T] */
+  char *weights;       /* the three blocks, on the device */
+  float *gradients;    /* NULL without training */
+  char *activations;   /* what layers, final_norm and work point into */
+  float *host_loss;    /* [B,T] */
+  int32_t *host_start; /* [B,T] */
 };
 
 /** Look up every part's parameters in the table. Local. */
@@ -74,6 +84,9 @@ void lm_model_connect(lm_model *m);
 /** Place layers, final_norm and work into the block of activations; where that is NULL, only measure it. Local.
  *  @return its bytes */
 size_t lm_model_place(lm_model *m);
+
+/** Cosines and sines of every position: angles [n_ctx,D] as kernels.h wants them, on the host. Local. */
+void lm_model_angles(const lm_model_config *cfg, float *angles);
 
 /** From tokens to the final norm: work.tokens [B,T] -> final_norm.out [B,T,C]. Local. */
 void lm_model_forward(lm_model *m, int B, int T);
