@@ -73,6 +73,7 @@ static lm_status begin(struct story *s, const struct generate_options *o, const 
   LM_TRY(lm_alloc(&s->logits, V, sizeof *s->logits, "the logits", err));
   LM_TRY(lm_alloc(&s->order, V, sizeof *s->order, "the logits", err));
   LM_TRY(lm_encode(s->encoder, o->prompt, strlen(o->prompt), false, &s->prompt, err));
+  if (r->cfg.data.document_mask) lm_model_mask_documents(r->model, (int32_t)lm_vocab_end_of_text(s->vocab));
   push(s, lm_vocab_end_of_text(s->vocab)); /* what stands before every document the model has seen */
   for (size_t i = 0; i < s->prompt.size; i++) push(s, s->prompt.data[i]);
   return LM_OK;

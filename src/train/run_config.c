@@ -30,22 +30,59 @@ const lm_option lm_config_options[] = {
     {"run.deadline_margin", LM_OPT_FLOAT, AT(run.deadline_margin), "60", "[0, 86400]", "seconds",
      "under Slurm, be saved and stopped so long before the time limit of the job, with no signal needed"},
 
-    {"model.preset", LM_OPT_CHOICE, AT(model.preset), "tiny", "tiny|gpt2-124m|gpt2-350m|gpt2-774m|gpt2-1558m", NULL,
-     "a known model; the other keys of this section change it"},
+    {"model.preset", LM_OPT_CHOICE, AT(model.preset), "tiny",
+     "tiny|gpt2-124m|gpt2-350m|gpt2-774m|gpt2-1558m|gpt3-125m|gpt3-350m|gpt3-760m|gpt3-1.3b|gpt3-2.7b|gpt3-6.7b|"
+     "gpt3-13b|gpt3-175b|llama-1b|llama-8b|tinyllama-1.1b",
+     NULL, "a known model; the other keys of this section change it"},
     {"model.n_layer", LM_OPT_INT, AT(model.shape.n_layer), "2", "[1, 1000]", "layers", "number of blocks"},
     {"model.n_head", LM_OPT_INT, AT(model.shape.n_head), "2", "[1, 1000]", "heads", "attention heads of a block"},
+    {"model.n_kv_head", LM_OPT_INT, AT(model.shape.n_kv_head), "0", "[0, 1000]", "heads",
+     "key and value heads, each shared by as many query heads; 0 is model.n_head"},
     {"model.n_embd", LM_OPT_INT, AT(model.shape.n_embd), "32", "[1, 100000]", "channels",
      "width of the residual stream, a multiple of model.n_head"},
+    {"model.n_ff", LM_OPT_INT, AT(model.shape.n_ff), "0", "[0, 1000000]", "channels",
+     "width of the MLP; 0 is 4 model.n_embd, and with swiglu 8/3 of it rounded up to a multiple of 64"},
     {"model.n_ctx", LM_OPT_INT, AT(model.shape.n_ctx), "16", "[1, 1000000]", "tokens", "length of a sequence"},
     {"model.vocab_size", LM_OPT_INT, AT(model.shape.vocab_size), "0", "[0, 10000000]", "tokens",
      "size of the vocabulary; 0 is that of the training data"},
     {"model.tied", LM_OPT_BOOL, AT(model.shape.tied), "true", NULL, NULL, "the head is the token embedding"},
-    {"model.bias", LM_OPT_BOOL, AT(model.shape.bias), "true", NULL, NULL, "linear layers and norms have biases"},
+    {"model.bias", LM_OPT_BOOL, AT(model.shape.bias), "true", NULL, NULL, "linear layers and layernorms have biases"},
+    {"model.norm", LM_OPT_CHOICE, AT(model.shape.norm), "layernorm", "layernorm|rmsnorm", NULL,
+     "what precedes attention, MLP and head"},
+    {"model.norm_eps", LM_OPT_FLOAT, AT(model.shape.norm_eps), "1e-5", "(0, 1)", NULL,
+     "added to the variance, or to the mean square"},
+    {"model.mlp", LM_OPT_CHOICE, AT(model.shape.mlp), "gelu", "gelu|swiglu", NULL,
+     "gelu is in its tanh form; swiglu multiplies two projections, one through SiLU"},
+    {"model.position", LM_OPT_CHOICE, AT(model.shape.position), "learned", "learned|rope", NULL,
+     "a learned vector for each position, or queries and keys that turn with it"},
+    {"model.rope_base", LM_OPT_FLOAT, AT(model.shape.rope.base), "10000", "(1, 1e12]", NULL,
+     "the slowest pair of a head turns about this many times slower than the fastest"},
+    {"model.rope_scaling", LM_OPT_CHOICE, AT(model.shape.rope.scaling), "none", "none|llama3", NULL,
+     "llama3 slows down what turns less than rope_low times in rope_ctx tokens, by rope_factor"},
+    {"model.rope_factor", LM_OPT_FLOAT, AT(model.shape.rope.factor), "8", "[1, 1e6]", NULL, "how much slower"},
+    {"model.rope_low", LM_OPT_FLOAT, AT(model.shape.rope.low), "1", "(0, 1e6]", "turns", "below: slowed down in full"},
+    {"model.rope_high", LM_OPT_FLOAT, AT(model.shape.rope.high), "4", "(0, 1e6]", "turns",
+     "above: not slowed down; between model.rope_low and this by a ramp"},
+    {"model.rope_ctx", LM_OPT_INT, AT(model.shape.rope.ctx), "8192", "[1, 1e9]", "tokens",
+     "the context that the turns are counted in: that before it was made longer"},
+    {"model.qk_norm", LM_OPT_BOOL, AT(model.shape.qk_norm), "false", NULL, NULL,
+     "each query head and key head goes through an RMSNorm"},
+    {"model.dropout", LM_OPT_FLOAT, AT(model.shape.dropout), "0", "[0, 1)", NULL,
+     "share of the embedding, of attention's probabilities and of what each branch adds that training leaves out"},
+    {"model.recompute", LM_OPT_CHOICE, AT(model.shape.recompute), "none", "none|attention|block", NULL,
+     "activations that backward computes again instead of keeping them: less memory, the same result"},
 
     {"data.train", LM_OPT_STRING, AT(data.train), "", NULL, NULL, "token dataset to train on (mpilm tokenize)"},
     {"data.val", LM_OPT_STRING, AT(data.val), "", NULL, NULL, "token dataset to evaluate on; empty is none"},
     {"data.vocab", LM_OPT_STRING, AT(data.vocab), "", NULL, NULL,
      "vocabulary of the data; kept in the checkpoint so that generate finds it"},
+    {"data.document_mask", LM_OPT_BOOL, AT(data.document_mask), "false", NULL, NULL,
+     "a token sees its own document alone, not what stands before the last end of text"},
+
+    {"train.z_loss", LM_OPT_FLOAT, AT(train.z_loss), "0", "[0, 1]", NULL,
+     "times the square of log sum exp of the logits is added to the loss of training; PaLM used 1e-4"},
+    {"train.label_smoothing", LM_OPT_FLOAT, AT(train.label_smoothing), "0", "[0, 1)", NULL,
+     "share of a target's probability that all tokens have in common, in training"},
 
     {"batch.global", LM_OPT_INT, AT(batch.global), "8", "[1, 1e9]", "sequences",
      "sequences of an update, over all ranks; any number of ranks divides them"},
@@ -98,21 +135,59 @@ const lm_option lm_config_options[] = {
      "write the windows of each step's global batch to metrics.jsonl"},
 };
 
-/* A preset is a few lines of config, weaker than the user's own. Radford et al. 2019, table 2. */
-static const char *const presets[][5] = {
-    /* tiny */ {"2", "2", "32", "16", "0"},
-    /* gpt2-124m */ {"12", "12", "768", "1024", "50257"},
-    /* gpt2-350m */ {"24", "16", "1024", "1024", "50257"},
-    /* gpt2-774m */ {"36", "20", "1280", "1024", "50257"},
-    /* gpt2-1558m */ {"48", "25", "1600", "1024", "50257"},
+/* A preset is a few words of config, weaker than the user's own; what they leave out is the table's default.
+ * GPT-2: Radford et al. 2019, table 2. GPT-3: Brown et al., arXiv:2005.14165, table 2.1, where its numbers divide: 1.3B
+ * has 16 heads of 128 channels and 13B a width of 5120. Llama 3: Meta's model cards of Llama-3-8B and Llama-3.2-1B, at
+ * a context of 8192. TinyLlama: arXiv:2401.02385, table 1. */
+#define GPT2  "vocab_size=50257 n_ctx=1024 "
+#define GPT3  "vocab_size=50257 n_ctx=2048 "
+#define LLAMA "norm=rmsnorm mlp=swiglu position=rope bias=false "
+static const struct {
+  const char *name, *words;
+} presets[] = {
+    {"tiny", "n_layer=2 n_head=2 n_embd=32 n_ctx=16"},
+    {"gpt2-124m", GPT2 "n_layer=12 n_head=12 n_embd=768"},
+    {"gpt2-350m", GPT2 "n_layer=24 n_head=16 n_embd=1024"},
+    {"gpt2-774m", GPT2 "n_layer=36 n_head=20 n_embd=1280"},
+    {"gpt2-1558m", GPT2 "n_layer=48 n_head=25 n_embd=1600"},
+    {"gpt3-125m", GPT3 "n_layer=12 n_head=12 n_embd=768"},
+    {"gpt3-350m", GPT3 "n_layer=24 n_head=16 n_embd=1024"},
+    {"gpt3-760m", GPT3 "n_layer=24 n_head=16 n_embd=1536"},
+    {"gpt3-1.3b", GPT3 "n_layer=24 n_head=16 n_embd=2048"},
+    {"gpt3-2.7b", GPT3 "n_layer=32 n_head=32 n_embd=2560"},
+    {"gpt3-6.7b", GPT3 "n_layer=32 n_head=32 n_embd=4096"},
+    {"gpt3-13b", GPT3 "n_layer=40 n_head=40 n_embd=5120"},
+    {"gpt3-175b", GPT3 "n_layer=96 n_head=96 n_embd=12288"},
+    {"llama-1b", LLAMA "vocab_size=128256 n_ctx=8192 n_layer=16 n_head=32 n_kv_head=8 n_embd=2048 n_ff=8192 tied=true "
+                       "rope_base=500000 rope_scaling=llama3 rope_factor=32 rope_low=1 rope_high=4 rope_ctx=8192"},
+    {"llama-8b",
+     LLAMA "vocab_size=128256 n_ctx=8192 n_layer=32 n_head=32 n_kv_head=8 n_embd=4096 n_ff=14336 tied=false "
+           "rope_base=500000"},
+    {"tinyllama-1.1b", LLAMA "vocab_size=32000 n_ctx=2048 n_layer=22 n_head=32 n_kv_head=4 n_embd=2048 n_ff=5632 "
+                             "tied=false"},
 };
+
+/* "key=value", n characters, of the section model. */
+static lm_status apply_word(lm_options *o, const char *word, size_t n, const char *preset, lm_error *err)
+{
+  char name[64], value[64], where[64];
+  const char *equals = memchr(word, '=', n);
+  LM_ASSERT(equals != NULL);
+  snprintf(name, sizeof name, "model.%.*s", (int)(equals - word), word);
+  snprintf(value, sizeof value, "%.*s", (int)(n - (size_t)(equals - word) - 1), equals + 1);
+  snprintf(where, sizeof where, "preset %s", preset);
+  return lm_options_set(o, name, value, LM_FROM_PRESET, where, err);
+}
 
 lm_status lm_config_apply_preset(const lm_config *cfg, lm_options *o, lm_error *err)
 {
-  static const char *const keys[] = {"model.n_layer", "model.n_head", "model.n_embd", "model.n_ctx",
-                                     "model.vocab_size"};
-  for (int i = 0; i < 5; i++)
-    LM_TRY(lm_options_set(o, keys[i], presets[cfg->model.preset][i], LM_FROM_PRESET, "preset", err));
+  const char *word = presets[cfg->model.preset].words;
+  while (*word != '\0') {
+    size_t n = strcspn(word, " ");
+    LM_TRY(apply_word(o, word, n, presets[cfg->model.preset].name, err));
+    word += n;
+    word += strspn(word, " ");
+  }
   return LM_OK;
 }
 

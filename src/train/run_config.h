@@ -28,7 +28,11 @@ typedef struct lm_config {
   } model;
   struct {
     const char *train, *val, *vocab;
+    bool document_mask;
   } data;
+  struct {
+    double z_loss, label_smoothing;
+  } train;
   struct {
     int64_t global, micro;
   } batch;
@@ -57,7 +61,7 @@ typedef struct lm_config {
   } log;
 } lm_config;
 
-enum { LM_CONFIG_N_OPTIONS = 47 };
+enum { LM_CONFIG_N_OPTIONS = 65 };
 extern const lm_option lm_config_options[LM_CONFIG_N_OPTIONS];
 
 /** Fill a config: defaults, preset, YAML file, overrides, in rising strength; then check what no single row can. Local.

@@ -29,11 +29,19 @@ static double loss_factor(const lm_trainer *t)
   return (double)t->at.scaler.scale / exp2(ceil(log2(tokens)));
 }
 
+static lm_train_args train_args(const lm_trainer *t, uint64_t sample)
+{
+  return (lm_train_args){
+      .loss_scale = (float)loss_factor(t),
+      .seed = t->at.key,
+      .sample = sample,
+      .objective = {.z_loss = (float)t->cfg->train.z_loss, .label_smoothing = (float)t->cfg->train.label_smoothing}};
+}
+
 /* The rank's slice of the global batch, a micro-batch at a time; gradients of the sum of losses pile up. */
 static lm_status accumulate(lm_trainer *t, struct shares *mine, lm_error *err)
 {
   uint64_t first, count;
-  const lm_train_args args = {.loss_scale = (float)loss_factor(t)};
   lm_loader_slice(t->loader, &first, &count);
   t->k->zero(lm_model_gradients(t->model), lm_model_params(t->model)->elements * sizeof(float));
   for (uint64_t done = 0; done < count;) {
@@ -41,6 +49,7 @@ static lm_status accumulate(lm_trainer *t, struct shares *mine, lm_error *err)
     double begin = lm_clock();
     LM_TRY(lm_loader_fetch(t->loader, t->at.position, first + done, (uint64_t)B, t->tokens, t->targets, err));
     double fetched = lm_clock();
+    const lm_train_args args = train_args(t, t->at.position + first + done);
     lm_loss loss = lm_model_train(t->model, t->tokens, t->targets, B, t->T, &args);
     mine->data += fetched - begin;
     mine->compute += lm_clock() - fetched;

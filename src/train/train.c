@@ -52,6 +52,7 @@ static lm_status make_model(lm_trainer *t, lm_error *err)
     return lm_fail(err, LM_EINVAL, "%s: ids are below %" PRIu64 ", model.vocab_size is %lld; want at least as many",
                    t->cfg->data.train, info->vocab_size, (long long)shape.vocab_size);
   LM_TRY(lm_model_new(&t->model, &shape, t->k, t->compute, t->micro, true, err));
+  if (t->cfg->data.document_mask) lm_model_mask_documents(t->model, (int32_t)info->end_of_text);
   lm_optimizer_config optimizer = lm_config_optimizer(t->cfg);
   return lm_optimizer_new(&t->optimizer, lm_model_params(t->model), lm_model_weights(t->model), t->compute, t->k,
                           &optimizer, err);

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 lm_model *fixture_model(const lm_model_config *cfg, const lm_kernels *k, lm_dtype compute, int max_B, bool training)
 {
@@ -20,6 +21,71 @@ lm_model_config fixture_config(bool tied, bool bias)
 {
   return (lm_model_config){
       .vocab_size = 257, .n_layer = 2, .n_head = 2, .n_embd = 32, .n_ctx = 16, .tied = tied, .bias = bias};
+}
+
+lm_model_config fixture_llama(void)
+{
+  return (lm_model_config){
+      .vocab_size = 257,
+      .n_layer = 2,
+      .n_head = 4,
+      .n_kv_head = 2,
+      .n_embd = 32,
+      .n_ff = 44,
+      .n_ctx = 16,
+      .norm = LM_NORM_RMSNORM,
+      .mlp = LM_MLP_SWIGLU,
+      .position = LM_POSITION_ROPE,
+      .norm_eps = 1e-6,
+      .rope = {.base = 50, .scaling = LM_ROPE_LLAMA3, .factor = 4, .low = 1, .high = 4, .ctx = 40}};
+}
+
+lm_model *fixture_loaded(const lm_model_config *cfg, const lm_kernels *k, lm_dtype compute, int max_B, bool training)
+{
+  lm_model *m = fixture_model(cfg, k, compute, max_B, training);
+  float *w = fixture_weights(lm_model_params(m), 1);
+  fixture_set(m, k, w);
+  free(w);
+  return m;
+}
+
+/* The derivative of the loss along a vector of random signs in one parameter, and what the gradient says of it. */
+static double directional_error(const lm_param *p, float *w, const float *g, uint64_t direction, lm_model *m,
+                                const int32_t *tokens, const int32_t *targets, int B, int T, const lm_train_args *args)
+{
+  const float step = 0x1p-10f;
+  double along = 0, norm = 0, loss[2];
+  float *keep = malloc(p->count * sizeof *keep), *x = w + p->offset;
+  memcpy(keep, x, p->count * sizeof *keep);
+  for (int side = 0; side < 2; side++) {
+    for (size_t i = 0; i < p->count; i++) {
+      uint32_t r[4];
+      lm_random_words(direction, LM_STREAM_INIT, 7, i, r);
+      float sign = r[0] & 1 ? 1 : -1;
+      x[i] = keep[i] + (side == 0 ? sign : -sign) * step;
+      along += side == 0 ? sign * g[p->offset + i] : 0;
+      norm += side == 0 ? (double)g[p->offset + i] * g[p->offset + i] : 0;
+    }
+    fixture_set(m, &lm_kernels_ref, w);
+    loss[side] = lm_model_train(m, tokens, targets, B, T, args).sum;
+  }
+  memcpy(x, keep, p->count * sizeof *keep);
+  free(keep);
+  return fabs((loss[0] - loss[1]) / (2 * step) - along) / sqrt(norm);
+}
+
+double fixture_finite_differences(lm_model *m, float *w, const float *g, const int32_t *tokens, const int32_t *targets,
+                                  int B, int T, const lm_train_args *args, const char **name)
+{
+  const lm_param_table *t = lm_model_params(m);
+  double worst = -1;
+  for (size_t i = 0; i < t->n; i++)
+    for (uint64_t direction = 0; direction < 3; direction++) {
+      double e = directional_error(&t->params[i], w, g, direction, m, tokens, targets, B, T, args);
+      if (e > worst) *name = t->params[i].name;
+      worst = fmax(worst, isnan(e) ? INFINITY : e);
+    }
+  return worst;
 }
 
 static double normal(uint64_t seed, uint64_t i)

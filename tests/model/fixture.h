@@ -11,6 +11,17 @@ lm_model *fixture_model(const lm_model_config *cfg, const lm_kernels *k, lm_dtyp
 /** The small model of the tests: 257 tokens, 2 layers, 2 heads of 16 channels, 16 positions. */
 lm_model_config fixture_config(bool tied, bool bias);
 
+/** As small, with all that makes a Llama: four heads on two key/value heads, whose context was made longer. */
+lm_model_config fixture_llama(void);
+
+/** A model with fixture_weights(.., 1). */
+lm_model *fixture_loaded(const lm_model_config *cfg, const lm_kernels *k, lm_dtype compute, int max_B, bool training);
+
+/** Gradients of the reference's model m at weights w against differences of the loss along three vectors of random
+ *  signs in each parameter: the largest |error| / |gradient|, and whose it is. Changes m's gradients. */
+double fixture_finite_differences(lm_model *m, float *w, const float *g, const int32_t *tokens, const int32_t *targets,
+                                  int B, int T, const lm_train_args *args, const char **name);
+
 /** Weights that make every part matter: 0.02-normal matrices are too small to see attention. [elements], malloc'd. */
 float *fixture_weights(const lm_param_table *t, uint64_t seed);
 

@@ -31,35 +31,6 @@ static lm_model *loaded(lm_model_config cfg, const lm_kernels *k, lm_dtype compu
 
 /* ---- finite differences ---- */
 
-static double loss_at(lm_model *m, const float *w, int B)
-{
-  fixture_set(m, &lm_kernels_ref, w);
-  return lm_model_eval(m, tokens, targets, B, T).sum;
-}
-
-/* The derivative of the loss along a vector of random signs in one parameter, against its gradient's: |error| / |g|. */
-static double directional_error(lm_model *m, const lm_param *p, float *w, const float *g, uint64_t direction)
-{
-  const float step = 0x1p-10f;
-  double along = 0, norm = 0, loss[2];
-  float *keep = malloc(p->count * sizeof *keep), *x = w + p->offset;
-  memcpy(keep, x, p->count * sizeof *keep);
-  for (int side = 0; side < 2; side++) {
-    for (size_t i = 0; i < p->count; i++) {
-      uint32_t r[4];
-      lm_random_words(direction, LM_STREAM_INIT, 7, i, r);
-      float sign = r[0] & 1 ? 1 : -1;
-      x[i] = keep[i] + (side == 0 ? sign : -sign) * step;
-      along += side == 0 ? sign * g[p->offset + i] : 0;
-      norm += side == 0 ? (double)g[p->offset + i] * g[p->offset + i] : 0;
-    }
-    loss[side] = loss_at(m, w, 2);
-  }
-  memcpy(x, keep, p->count * sizeof *keep);
-  free(keep);
-  return fabs((loss[0] - loss[1]) / (2 * step) - along) / sqrt(norm);
-}
-
 static void test_finite_differences(bool tied, bool bias)
 {
   lm_model *m = loaded(fixture_config(tied, bias), &lm_kernels_ref, LM_F32, true);
@@ -67,14 +38,8 @@ static void test_finite_differences(bool tied, bool bias)
   float *w = fixture_weights(t, 1);
   lm_loss loss = lm_model_train(m, tokens, targets, 2, T, NULL);
   float *g = fixture_gradients(m, &lm_kernels_ref);
-  double worst = 0;
   const char *name = "";
-  for (size_t i = 0; i < t->n; i++)
-    for (uint64_t direction = 0; direction < 3; direction++) {
-      double e = directional_error(m, &t->params[i], w, g, direction);
-      if (e > worst) name = t->params[i].name;
-      worst = fmax(worst, e);
-    }
+  double worst = fixture_finite_differences(m, w, g, tokens, targets, 2, T, NULL, &name);
   tap_ok(worst < 2e-3, "finite differences (tied %d, bias %d): %.1e, the worst is %s", tied, bias, worst, name);
   tap_ok(loss.count > 0 && loss.count < 2 * T, "with %d of %d targets", (int)loss.count, 2 * T);
   lm_model_free(m);

@@ -47,6 +47,44 @@ static void test_counts(void)
   lm_param_table_free(&t);
 }
 
+static lm_model_config llama(int V, int L, int H_kv, int C, int F, bool tied)
+{
+  return (lm_model_config){.vocab_size = V,
+                           .n_layer = L,
+                           .n_head = 32,
+                           .n_kv_head = H_kv,
+                           .n_embd = C,
+                           .n_ff = F,
+                           .n_ctx = 8192,
+                           .tied = tied,
+                           .norm = LM_NORM_RMSNORM,
+                           .mlp = LM_MLP_SWIGLU,
+                           .position = LM_POSITION_ROPE};
+}
+
+/* As published with the weights. */
+static void test_llama_counts(void)
+{
+  static const struct {
+    const char *name;
+    int V, L, H_kv, C, F;
+    bool tied;
+    size_t want;
+  } models[] = {{"Llama-3-8B", 128256, 32, 8, 4096, 14336, false, 8030261248},
+                {"Llama-3.2-1B", 128256, 16, 8, 2048, 8192, true, 1235814400},
+                {"TinyLlama", 32000, 22, 4, 2048, 5632, false, 1100048384}};
+  for (size_t i = 0; i < 3; i++) {
+    lm_model_config cfg = llama(models[i].V, models[i].L, models[i].H_kv, models[i].C, models[i].F, models[i].tied);
+    lm_param_table t = table_of(cfg);
+    tap_ok(t.parameters == models[i].want, "%s has %zu parameters", models[i].name, models[i].want);
+    double lookups = cfg.tied ? 0 : (double)cfg.vocab_size * (double)cfg.n_embd;
+    tap_ok(lm_model_flops_per_token(&cfg, 1024) ==
+               6 * ((double)t.parameters - lookups) + 6.0 * models[i].L * models[i].C * 1024,
+           "and 6 N + 6 L C T operations a token");
+    lm_param_table_free(&t);
+  }
+}
+
 /* Decay is for matrices: the two embeddings and four a layer. */
 static void test_decayed(void)
 {
@@ -97,6 +135,22 @@ static void test_layout(bool tied, bool bias)
   lm_param_table_free(&t);
 }
 
+static void test_llama_layout(void)
+{
+  lm_model_config cfg = llama(1000, 2, 8, 64, 96, false);
+  cfg.qk_norm = true;
+  lm_param_table t = table_of(cfg);
+  tap_ok(has(&t, "layers/1/attention/qkv/weight", 2, 64 + 2 * 16, 64), "fewer key and value heads: a slimmer matrix");
+  tap_ok(has(&t, "layers/1/mlp/gate_up/weight", 2, 192, 64) && has(&t, "layers/1/mlp/down/weight", 2, 64, 96),
+         "gate and up are one matrix");
+  tap_ok(has(&t, "layers/0/attention/q_norm/weight", 1, 2, 1) && has(&t, "layers/0/attention/k_norm/weight", 1, 2, 1),
+         "norms of heads");
+  tap_ok(lm_param_find(&t, "position_embedding/weight") == NULL && lm_param_find(&t, "final_norm/bias") == NULL,
+         "no positions, no biases");
+  tap_ok(t.n == 1 + 2 * 8 + 1 + 1, "%zu tensors", t.n);
+  lm_param_table_free(&t);
+}
+
 static void refused(const char *what, lm_model_config cfg, const char *word0, const char *word1, const char *word2)
 {
   lm_error err = {0};
@@ -132,6 +186,25 @@ static void test_check(void)
   cfg = tiny;
   cfg.n_embd = 0;
   refused("no channels", cfg, "n_embd", "is 0", "1 to");
+  cfg = gpt2(2, 6, 48);
+  cfg.n_kv_head = 4;
+  refused("4 key heads for 6 query heads", cfg, "n_head is 6", "n_kv_head is 4", "3 or 6");
+  cfg.n_kv_head = 12;
+  refused("more key heads than query heads", cfg, "n_kv_head", "is 12", "1 to 6");
+  cfg = gpt2(2, 16, 48);
+  cfg.position = LM_POSITION_ROPE;
+  refused("heads of three channels that should turn", cfg, "rope", "3 channels", "even");
+  cfg = llama(1000, 2, 8, 64, 96, false);
+  cfg.rope.scaling = LM_ROPE_LLAMA3;
+  refused("scaling without numbers", cfg, "rope_factor", "is 0", "at least 1");
+  cfg.rope = (lm_rope_config){.base = 0.5};
+  refused("a base below 1", cfg, "rope_base", "0.5", "above 1");
+  cfg = tiny;
+  cfg.dropout = 1;
+  refused("dropout of all", cfg, "dropout", "is 1", "below 1");
+  cfg = tiny;
+  cfg.norm_eps = -1e-5;
+  refused("a negative epsilon", cfg, "norm_eps", "-1e-05", "above 0");
 }
 
 /* Mean and deviation within five standard errors of what N(0, want^2) gives. */
@@ -256,6 +329,8 @@ int main(int argc, char **argv)
   lm_comm comm;
   tap_begin(&comm, argc, argv);
   test_counts();
+  test_llama_counts();
+  test_llama_layout();
   test_decayed();
   for (int i = 0; i < 4; i++) test_layout((i & 1) != 0, (i & 2) != 0);
   test_check();
