@@ -1,6 +1,6 @@
-/* tests/model/test_gpt2_reference.c - the whole model against PyTorch in float64 (tests/reference/gpt2_reference.py).
- */
+/* tests/model/test_reference.c - whole models against PyTorch in float64 (tests/reference/model_reference.py). */
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "optim/optimizer.h"
 #include "tests/model/fixture.h"
 #include "tests/tap.h"
 
@@ -17,9 +17,11 @@ typedef struct tensor {
   float *x;
 } tensor;
 
+enum { MAX_TENSORS = 160 };
+
 typedef struct reference {
   size_t n;
-  tensor tensors[128];
+  tensor tensors[MAX_TENSORS];
 } reference;
 
 static void load(reference *r, const char *file)
@@ -30,7 +32,8 @@ static void load(reference *r, const char *file)
   FILE *f = fopen(path, "r");
   r->n = 0;
   if (f == NULL) return;
-  for (tensor *t = r->tensors; r->n < 128 && fscanf(f, "%95s %zu %zu", t->name, &t->rows, &t->columns) == 3; t++) {
+  for (tensor *t = r->tensors; r->n < MAX_TENSORS && fscanf(f, "%95s %zu %zu", t->name, &t->rows, &t->columns) == 3;
+       t++) {
     t->x = calloc(t->rows * t->columns, sizeof *t->x);
     size_t got = 0;
     while (got < t->rows * t->columns && fscanf(f, "%f", &t->x[got]) == 1) got++;
@@ -61,13 +64,28 @@ static int32_t *integers(const tensor *t)
 static lm_model_config config_of(const reference *r)
 {
   const float *c = find(r, "", "config")->x;
-  return (lm_model_config){.vocab_size = (int64_t)c[0],
-                           .n_layer = (int64_t)c[1],
-                           .n_head = (int64_t)c[2],
-                           .n_embd = (int64_t)c[3],
-                           .n_ctx = (int64_t)c[4],
-                           .tied = c[5] != 0,
-                           .bias = c[6] != 0};
+  return (lm_model_config){
+      .vocab_size = (int64_t)c[0],
+      .n_layer = (int64_t)c[1],
+      .n_head = (int64_t)c[2],
+      .n_kv_head = (int64_t)c[3],
+      .n_embd = (int64_t)c[4],
+      .n_ff = (int64_t)c[5],
+      .n_ctx = (int64_t)c[6],
+      .tied = c[7] != 0,
+      .bias = c[8] != 0,
+      .norm = c[9] != 0 ? LM_NORM_RMSNORM : LM_NORM_LAYERNORM,
+      .mlp = c[10] != 0 ? LM_MLP_SWIGLU : LM_MLP_GELU,
+      .position = c[11] != 0 ? LM_POSITION_ROPE : LM_POSITION_LEARNED,
+      .qk_norm = c[12] != 0,
+      .norm_eps = (double)c[13],
+      .rope = {.base = (double)c[14],
+               .scaling = c[15] != 0 ? LM_ROPE_LLAMA3 : LM_ROPE_PLAIN,
+               .factor = (double)c[16],
+               .low = (double)c[17],
+               .high = (double)c[18],
+               .ctx = (int64_t)c[19]},
+  };
 }
 
 /* The parameters under a prefix, "weight:" or "gradient:", in the flat space. */
@@ -111,11 +129,43 @@ static void compare_gradients(const reference *r, lm_model *m, const lm_kernels 
   free(want);
 }
 
-/* Two bounds in bf16: PyTorch's own bf16 model is off by 1.5e-2 and 2.3e-2 in its worst gradients on these two files.
- */
+/* Five updates with the mean's gradient, as in the script. The movement is compared, which is far smaller than the
+ * weights; in 16 bits that of the f32 masters. */
+static void compare_training(const reference *r, lm_model *m, const lm_kernels *k, const float *w,
+                             const int32_t *tokens, const int32_t *targets, int B, int T, double tolerance)
+{
+  const lm_optimizer_config cfg = {.kind = LM_OPTIMIZER_ADAMW,
+                                   .adamw = {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-3f, .decay = 0.1f}};
+  const lm_param_table *t = lm_model_params(m);
+  lm_optimizer *opt;
+  lm_error err;
+  LM_ASSERT(lm_optimizer_new(&opt, t, lm_model_weights(m), lm_model_compute(m), k, &cfg, &err) == LM_OK);
+  k->to_device(lm_optimizer_master(opt), w, t->elements * sizeof *w);
+  lm_optimizer_publish(opt);
+  for (int64_t step = 1; step <= 5; step++) {
+    k->zero(lm_model_gradients(m), t->elements * sizeof(float));
+    lm_loss loss = lm_model_train(m, tokens, targets, B, T, NULL);
+    lm_optimizer_step(opt, lm_model_gradients(m), 0.01f, (float)(1 / (double)loss.count), step);
+  }
+  float *got = calloc(t->elements, sizeof *got), *want = flat(r, t, "trained:");
+  k->to_host(got, lm_optimizer_master(opt), t->elements * sizeof *got);
+  for (size_t i = 0; i < t->elements; i++) got[i] -= w[i], want[i] -= w[i];
+  const char *name = "";
+  double d = fixture_worst(t, lm_model_compute(m) == LM_F32 ? fixture_distance : fixture_distance_l2, got, want, &name);
+  tap_ok(d <= tolerance, "five AdamW steps: %.1e of the way, the worst is %s", d, name);
+  free(got);
+  free(want);
+  lm_optimizer_free(opt);
+}
+
+/* The bounds in bf16. On these files PyTorch's own bf16 model is off by 1.7e-2 in its logits, by 2.6e-2 in its worst
+ * gradient and by 5e-2 of the way of its worst parameter; AdamW turns the error of a gradient near 0 into one of a
+ * whole step, so the last depends on which element that meets. In f32, 5e-5 of the way is less than 1e-5 of the
+ * weights. */
 static void compare(const char *file, const lm_kernels *k, lm_dtype compute)
 {
-  double tolerance = compute == LM_F32 ? 1e-5 : 1e-2, tolerance_gradient = compute == LM_F32 ? 1e-5 : 2.5e-2;
+  double tolerance = compute == LM_F32 ? 1e-5 : 2e-2, tolerance_gradient = compute == LM_F32 ? 1e-5 : 3e-2;
+  double tolerance_training = compute == LM_F32 ? 5e-5 : 0.15;
   static reference r;
   load(&r, file);
   if (!tap_ok(r.n > 0, "%s, %s, %s", file, k->name, lm_dtype_name(compute))) return;
@@ -131,6 +181,7 @@ static void compare(const char *file, const lm_kernels *k, lm_dtype compute)
   tap_ok(fabs(loss.sum - want) <= tolerance * want, "loss %.7f, PyTorch has %.7f", loss.sum, want);
   compare_gradients(&r, m, k, tolerance_gradient);
   compare_logits(&r, m, tokens, tolerance);
+  compare_training(&r, m, k, w, tokens, targets, (int)shape->rows, (int)shape->columns, tolerance_training);
   lm_model_free(m);
   free(w);
   free(tokens);
@@ -142,8 +193,9 @@ int main(int argc, char **argv)
 {
   lm_comm comm;
   tap_begin(&comm, argc, argv);
-  static const char *const files[] = {"gpt2_tied_bias.txt", "gpt2_untied_no_bias.txt"};
-  for (int i = 0; i < 2; i++) {
+  static const char *const files[] = {"gpt2_tied_bias.txt", "gpt2_untied_no_bias.txt", "llama_tied.txt",
+                                      "llama_untied_scaled.txt", "llama_qk_norm_bias.txt"};
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
     const lm_kernels *cpu;
     lm_error err;
     tap_ok(lm_kernels_select(&cpu, LM_BACKEND_CPU, &err) == LM_OK, "there is a CPU backend");
