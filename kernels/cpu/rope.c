@@ -23,7 +23,8 @@ LM_INLINE void turn(lm_dtype t, void *qkv, size_t at, const float *angle, float 
 void LM_LEVEL(lm_rope)(lm_dtype t, void *qkv, const float *angles, int first, bool inverse, int B, int T, int H,
                        int H_kv, int D)
 {
-  size_t rows = (size_t)B * (size_t)T, D_ = (size_t)D, heads = (size_t)(H + H_kv), row = (heads + (size_t)H_kv) * D_;
+  size_t rows = (size_t)B * (size_t)T, D_ = (size_t)D, heads = (size_t)H + (size_t)H_kv,
+         row = (heads + (size_t)H_kv) * D_;
   float sign = inverse ? -1 : 1;
 #pragma omp parallel for schedule(static) if (rows * row > SMALL)
   for (size_t r = 0; r < rows; r++) {

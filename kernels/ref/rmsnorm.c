@@ -53,7 +53,7 @@ void lm_rmsnorm_bwd_ref(lm_dtype t, void *dx, float *dgain, const void *dy, cons
 void lm_qk_norm_fwd_ref(lm_dtype t, void *y, float *rstd, const void *x, const void *q_gain, const void *k_gain,
                         size_t rows, int H, int H_kv, int D, float eps)
 {
-  size_t D_ = (size_t)D, normed = (size_t)(H + H_kv), heads = normed + (size_t)H_kv;
+  size_t D_ = (size_t)D, normed = (size_t)H + (size_t)H_kv, heads = normed + (size_t)H_kv;
   for (size_t r = 0; r < rows; r++)
     for (size_t h = 0; h < heads; h++) {
       size_t i = (r * heads + h) * D_;
@@ -67,7 +67,7 @@ void lm_qk_norm_fwd_ref(lm_dtype t, void *y, float *rstd, const void *x, const v
 void lm_qk_norm_bwd_ref(lm_dtype t, void *dqkv, float *dq_gain, float *dk_gain, const void *x, const float *rstd,
                         const void *q_gain, const void *k_gain, size_t rows, int H, int H_kv, int D)
 {
-  size_t D_ = (size_t)D, normed = (size_t)(H + H_kv), heads = normed + (size_t)H_kv;
+  size_t D_ = (size_t)D, normed = (size_t)H + (size_t)H_kv, heads = normed + (size_t)H_kv;
   for (size_t h = 0; h < normed; h += h == 0 ? (size_t)H : (size_t)H_kv) /* the queries, then the keys */
     for (size_t d = 0; d < D_; d++) {
       size_t end = h == 0 ? (size_t)H : normed;
