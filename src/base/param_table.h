@@ -22,7 +22,28 @@ typedef struct lm_param {
   size_t offset, count, reserved;
   lm_init init;
   bool decayed; /* weight decay applies: matrices, and nothing else */
+
+  size_t group;                /* its index in the table's groups */
+  size_t own_begin, own_count; /* its elements that this rank updates: [own_begin, own_begin + own_count) of count */
+  size_t own_at;               /* where they lie in this rank's block of owned elements */
+  size_t gradient_at;          /* where the sums of their gradients lie; see lm_param_table */
 } lm_param;
+
+/** Consecutive parameters whose gradients backward finishes together: the embeddings, a layer, what follows the layers.
+ */
+typedef struct lm_param_group {
+  size_t begin, count;         /* elements [begin, begin + count) of the flat space, padding included */
+  size_t own_begin, own_count; /* elements of the group that this rank owns, counted from begin */
+  size_t own_at;               /* where they lie in this rank's block of owned elements */
+  size_t window;               /* where backward puts the group's gradients in the model's block of gradients */
+} lm_param_group;
+
+/** Who owns what, and where gradients are summed. */
+typedef enum lm_sharding {
+  LM_SHARD_NOTHING = 0,   /* every rank updates all */
+  LM_SHARD_OPTIMIZER = 1, /* a rank updates what it owns; gradients lie in [elements] of the flat space */
+  LM_SHARD_GRADIENTS = 2, /* and their sums in a block of owned elements; what backward makes passes through windows */
+} lm_sharding;
 
 /** In the order of the forward pass; backward finishes them from the end. */
 typedef struct lm_param_table {
@@ -30,6 +51,26 @@ typedef struct lm_param_table {
   lm_param *params;
   size_t elements;   /* of the flat space, padding included */
   size_t parameters; /* of the model, padding not included: 124439808 for GPT-2 */
+
+  size_t n_groups;
+  lm_param_group *groups; /* from first to last they cover the flat space */
+  lm_sharding sharding;
+  size_t own_elements;      /* of this rank's block: elements where nothing is sharded */
+  size_t gradient_elements; /* of the model's block of gradients: elements, or the windows */
 } lm_param_table;
+
+/** Fill in the groups' ranges from the rows' .group, and share nothing. Local. */
+void lm_param_table_group(lm_param_table *t);
+
+/** Cut every group evenly over `size` ranks, whatever the borders of its tensors, and say what `rank` owns. Local.
+ *  Cuts lie at multiples of lm_param_unit() in a group, so that they are the same elements' borders for any size. */
+void lm_param_table_shard(lm_param_table *t, lm_sharding sharding, int rank, int size);
+
+/** Elements that are never parted from each other: a cache line or more, so that a table has at most some 65536 such
+ * units. Local. */
+size_t lm_param_unit(const lm_param_table *t);
+
+/** Where in a group of `count` elements the part of `rank` begins; that of `size` is count. Local. */
+size_t lm_param_cut(const lm_param_table *t, size_t count, int rank, int size);
 
 #endif

@@ -1,8 +1,10 @@
 /* src/comm/comm.c - ranks, agreement, and collectives on host buffers (MPI). */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "comm/comm.h"
+#include "base/memory.h"
 #include "slurm/job.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,6 +198,65 @@ void lm_receive(const lm_comm *comm, void *bytes, size_t n, int from, enum lm_ta
     p += now;
     n -= (size_t)now;
   }
+}
+
+int lm_transfer_pieces(size_t n)
+{
+  size_t pieces = (n + PIECE - 1) / PIECE;
+  LM_ASSERT(pieces <= INT_MAX);
+  return (int)pieces;
+}
+
+lm_status lm_transfers_new(lm_transfers *out, int capacity, lm_error *err)
+{
+  *out = (lm_transfers){.capacity = capacity};
+  return lm_alloc(&out->items, (size_t)capacity, sizeof *out->items, "requests", err);
+}
+
+void lm_transfers_free(lm_transfers *t)
+{
+  free(t->items);
+  *t = (lm_transfers){0};
+}
+
+static MPI_Request *next_request(lm_transfers *t)
+{
+  LM_ASSERT(t->n < t->capacity);
+  return &t->items[t->n++];
+}
+
+void lm_send_begin(const lm_comm *comm, const void *bytes, size_t n, int to, enum lm_tag tag, lm_transfers *t)
+{
+  for (const char *p = bytes; n > 0;) {
+    int now = piece(n);
+    MPI_Isend(p, now, MPI_BYTE, to, tag, comm->mpi, next_request(t));
+    p += now;
+    n -= (size_t)now;
+  }
+}
+
+void lm_receive_begin(const lm_comm *comm, void *bytes, size_t n, int from, enum lm_tag tag, lm_transfers *t)
+{
+  for (char *p = bytes; n > 0;) {
+    int now = piece(n);
+    MPI_Irecv(p, now, MPI_BYTE, from, tag, comm->mpi, next_request(t));
+    p += now;
+    n -= (size_t)now;
+  }
+}
+
+bool lm_transfers_done(lm_transfers *t)
+{
+  int done = 1;
+  if (t->n > 0) MPI_Testall(t->n, t->items, &done, MPI_STATUSES_IGNORE);
+  if (done) t->n = 0;
+  return done;
+}
+
+void lm_transfers_wait(lm_transfers *t)
+{
+  if (t->n > 0) MPI_Waitall(t->n, t->items, MPI_STATUSES_IGNORE);
+  t->n = 0;
 }
 
 void lm_barrier(const lm_comm *comm)

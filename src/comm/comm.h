@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include <mpi.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /** The ranks that work together. Plain data to read; one is made by lm_comm_world() or lm_comm_self(). */
@@ -18,7 +19,7 @@ typedef struct lm_comm {
 } lm_comm;
 
 /* Tags of point-to-point messages, all of them. */
-enum lm_tag { LM_TAG_TOKENS = 1, LM_TAG_PIECES = 2 };
+enum lm_tag { LM_TAG_TOKENS = 1, LM_TAG_PIECES, LM_TAG_PARTIALS, LM_TAG_SUMS, LM_TAG_WEIGHTS };
 
 /** Start MPI and describe the world. Collective over all started processes.
  *  @return LM_EINVAL where a launcher started several tasks that do not know each other (N singletons) */
@@ -75,6 +76,27 @@ uint64_t lm_exscan_u64(const lm_comm *comm, uint64_t mine);
 /** Hand n bytes from one rank to another: both call, with the same n. Any n. Blocking; n 0 sends nothing. */
 void lm_send(const lm_comm *comm, const void *bytes, size_t n, int to, enum lm_tag tag);
 void lm_receive(const lm_comm *comm, void *bytes, size_t n, int from, enum lm_tag tag);
+
+/** Transfers under way. Make room once with lm_transfers_new(); they are then begun, tested and ended without
+ * allocating. */
+typedef struct lm_transfers {
+  MPI_Request *items;
+  int n, capacity;
+} lm_transfers;
+
+/** Requests that sending or receiving n bytes takes: 1, more for gigabytes, 0 for nothing. Local. */
+int lm_transfer_pieces(size_t n);
+lm_status lm_transfers_new(lm_transfers *out, int capacity, lm_error *err) LM_NODISCARD;
+void lm_transfers_free(lm_transfers *t); /* none may be under way */
+
+/** As lm_send() and lm_receive(), but only begun: the buffer is MPI's until lm_transfers_done() or lm_transfers_wait().
+ *  Two messages between the same ranks with the same tag arrive in the order in which they were begun. */
+void lm_send_begin(const lm_comm *comm, const void *bytes, size_t n, int to, enum lm_tag tag, lm_transfers *t);
+void lm_receive_begin(const lm_comm *comm, void *bytes, size_t n, int from, enum lm_tag tag, lm_transfers *t);
+
+/** Have all ended? Local; lets MPI make progress. */
+bool lm_transfers_done(lm_transfers *t);
+void lm_transfers_wait(lm_transfers *t);
 
 void lm_barrier(const lm_comm *comm);
 

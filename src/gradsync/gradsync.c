@@ -1,14 +1,359 @@
-/* src/gradsync/gradsync.c - grads -> summed grads. */
+/* src/gradsync/gradsync.c - grads -> summed grads: the steps of a step. */
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "gradsync/gradsync.h"
+#include "base/memory.h"
+#include "gradsync/exchange.h"
 
-void lm_gradsync_sum(const lm_comm *comm, float *g, size_t n, size_t bucket_bytes)
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- making ---- */
+
+static size_t largest_part(const lm_param_table *t, int size)
 {
-  size_t bucket = bucket_bytes / sizeof *g > 0 ? bucket_bytes / sizeof *g : 1;
-  /* From the end: backward finishes the last layers first. */
-  for (size_t end = n; end > 0;) {
-    size_t now = end < bucket ? end : bucket;
-    end -= now;
-    lm_allreduce_sum_f32(comm, g + end, now);
+  size_t largest = 0;
+  for (size_t g = 0; g < t->n_groups; g++)
+    for (int r = 0; r < size; r++) {
+      size_t n = lm_param_cut(t, t->groups[g].count, r + 1, size) - lm_param_cut(t, t->groups[g].count, r, size);
+      if (n > largest) largest = n;
+    }
+  return largest;
+}
+
+/* Nodes of the tree that a rank holds at most while it goes through its sequences. */
+static int most_held(uint64_t begin, uint64_t end)
+{
+  int most = 0;
+  for (uint64_t now = begin + 1; now <= end; now++) {
+    int held = lm_partials(begin, now, NULL);
+    if (held > most) most = held;
+  }
+  return most;
+}
+
+static lm_gradsync_plan plan(const lm_param_table *t, int rank, int size, const lm_gradsync_config *cfg)
+{
+  lm_gradsync_plan p = {.exchanges = size > 1 || cfg->reproducible || t->sharding == LM_SHARD_GRADIENTS};
+  for (int r = 0; r < size; r++) p.partials += cfg->reproducible ? lm_partials(cfg->first[r], cfg->first[r + 1], NULL) : 1;
+  if (cfg->reproducible) p.stack = most_held(cfg->first[rank], cfg->first[rank + 1]);
+  size_t part = largest_part(t, size), most = cfg->bucket_bytes / sizeof(float) / (size_t)p.partials / 64 * 64;
+  p.most = most < 64 ? 64 : most < part ? most : part;
+  return p;
+}
+
+size_t lm_gradsync_bytes(const lm_param_table *table, int rank, int size, const lm_gradsync_config *cfg)
+{
+  lm_gradsync_plan p = plan(table, rank, size, cfg);
+  size_t elements = (size_t)p.stack * table->elements;
+  if (table->sharding == LM_SHARD_GRADIENTS) elements += table->own_elements;
+  if (size > 1) elements += LM_SLOTS * (size_t)p.partials * p.most;
+  return elements * sizeof(float);
+}
+
+static lm_status check(const lm_comm *comm, const lm_param_table *table, const lm_gradsync_config *cfg, lm_error *err)
+{
+  if (cfg->bucket_bytes == 0) return lm_fail(err, LM_EINVAL, "a bucket of 0 bytes carries nothing; want more");
+  if (cfg->reproducible && table->sharding == LM_SHARD_GRADIENTS)
+    return lm_fail(err, LM_EINVAL,
+                   "run.reproducible needs whole gradients of single sequences, parallel.zero 2 keeps none; want 0 or 1");
+  if (cfg->micro < 1 || (cfg->reproducible && cfg->micro != 1))
+    return lm_fail(err, LM_EINVAL, "micro-batches of %d sequences; want %s", cfg->micro,
+                   cfg->reproducible ? "1 where run.reproducible is true" : "at least 1");
+  if (cfg->first[0] != 0 || cfg->first[comm->size] == 0)
+    return lm_fail(err, LM_EINVAL, "the ranks' sequences do not begin at 0, or there are none");
+  return LM_OK;
+}
+
+static lm_status make_nodes(lm_gradsync *s, lm_error *err)
+{
+  size_t partials = (size_t)s->plan.partials, size = (size_t)s->comm->size, stack = (size_t)s->plan.stack;
+  LM_TRY(lm_alloc(&s->nodes, partials, sizeof *s->nodes, "the tree of sums", err));
+  LM_TRY(lm_alloc(&s->joining, partials, sizeof *s->joining, "the tree of sums", err));
+  LM_TRY(lm_alloc(&s->sources, partials, sizeof *s->sources, "the tree of sums", err));
+  LM_TRY(lm_alloc(&s->node_of, size + 1, sizeof *s->node_of, "the tree of sums", err));
+  LM_TRY(lm_alloc(&s->blocks, stack, sizeof *s->blocks, "the tree of sums", err));
+  LM_TRY(lm_alloc(&s->held, stack, sizeof *s->held, "the tree of sums", err));
+  for (size_t r = 0; s->cfg.reproducible && r < size; r++)
+    s->node_of[r + 1] = s->node_of[r] + lm_partials(s->first[r], s->first[r + 1], s->nodes + s->node_of[r]);
+  for (size_t i = 0; i < stack; i++)
+    LM_TRY(s->k->alloc((void **)&s->blocks[i], s->table->elements * sizeof(float), "a partial sum of gradients", err));
+  return LM_OK;
+}
+
+static size_t list_buckets(lm_gradsync *s, lm_bucket *out)
+{
+  size_t n = 0;
+  for (size_t g = s->table->n_groups; g-- > 0;) {
+    size_t count = s->table->groups[g].count, part = 0;
+    for (int r = 0; r < s->comm->size; r++) {
+      size_t own = lm_param_cut(s->table, count, r + 1, s->comm->size) - lm_param_cut(s->table, count, r, s->comm->size);
+      if (own > part) part = own;
+    }
+    for (size_t skip = 0; skip < part; skip += s->plan.most, n++)
+      if (out != NULL) out[n] = (lm_bucket){g, skip};
+    s->ends[g] = n;
+  }
+  return n;
+}
+
+static lm_status make_buckets(lm_gradsync *s, lm_error *err)
+{
+  LM_TRY(lm_alloc(&s->ends, s->table->n_groups, sizeof *s->ends, "the buckets", err));
+  if (!s->plan.exchanges) return LM_OK;
+  s->n_buckets = list_buckets(s, NULL);
+  LM_TRY(lm_alloc(&s->buckets, s->n_buckets, sizeof *s->buckets, "the buckets", err));
+  list_buckets(s, s->buckets);
+  size_t bytes = (size_t)s->plan.partials * s->plan.most * sizeof(float);
+  int size = s->comm->size, mine = s->cfg.reproducible ? s->node_of[s->comm->rank + 1] - s->node_of[s->comm->rank] : 1;
+  int messages = lm_transfer_pieces(largest_part(s->table, size) * sizeof(float)) *
+                 ((size - 1) * (mine > 1 ? mine : 1) + s->plan.partials + 2 * size);
+  for (int i = 0; i < LM_SLOTS; i++) {
+    LM_TRY(lm_transfers_new(&s->slots[i].transfers, messages, err));
+    if (size > 1) LM_TRY(s->k->alloc((void **)&s->slots[i].received, bytes, "a bucket of gradients", err));
+  }
+  return LM_OK;
+}
+
+/* Squares are added up in runs that no cut parts: of one parameter, between multiples of the unit in its group. */
+static size_t for_runs(const lm_gradsync *s, double *out)
+{
+  size_t n = 0, unit = lm_param_unit(s->table);
+  for (size_t i = 0; i < s->table->n; i++) {
+    const lm_param *p = &s->table->params[i];
+    size_t at = p->offset - s->table->groups[p->group].begin, end = at + p->count, own = at + p->own_begin;
+    for (size_t next; at < end; at = next, n++) {
+      next = (at / unit + 1) * unit < end ? (at / unit + 1) * unit : end;
+      bool mine = at >= own && at < own + p->own_count;
+      if (out != NULL)
+        out[n] = mine ? s->k->sum_squares(lm_gradsync_sums(s) + p->gradient_at + (at - own), next - at) : 0;
+    }
+  }
+  return n;
+}
+
+static lm_status make_local(lm_gradsync *s, lm_error *err)
+{
+  LM_TRY(check(s->comm, s->table, &s->cfg, err));
+  s->plan = plan(s->table, s->comm->rank, s->comm->size, &s->cfg);
+  size_t ranks = (size_t)s->comm->size + 1;
+  LM_TRY(lm_alloc(&s->first, ranks, sizeof *s->first, "the ranks' sequences", err));
+  memcpy(s->first, s->cfg.first, ranks * sizeof *s->first);
+  s->cfg.first = s->first;
+  LM_TRY(make_nodes(s, err));
+  LM_TRY(make_buckets(s, err));
+  if (s->table->sharding == LM_SHARD_GRADIENTS)
+    LM_TRY(s->k->alloc((void **)&s->own, s->table->own_elements * sizeof(float), "this rank's gradients", err));
+  if (!s->cfg.reproducible) return LM_OK;
+  s->n_squares = for_runs(s, NULL);
+  return lm_alloc(&s->squares, s->n_squares, sizeof *s->squares, "sums of squares", err);
+}
+
+lm_status lm_gradsync_new(lm_gradsync **out, const lm_comm *comm, const lm_param_table *table, const lm_kernels *k,
+                          float *gradients, const lm_gradsync_config *cfg, lm_error *err)
+{
+  lm_status s = lm_alloc(out, 1, sizeof **out, "the reduction of gradients", err);
+  if (s == LM_OK) {
+    **out = (lm_gradsync){.comm = comm, .table = table, .k = k, .cfg = *cfg, .gradients = gradients};
+    s = make_local(*out, err);
+  }
+  s = lm_agree(comm, s, err);
+  if (s != LM_OK) {
+    lm_gradsync_free(*out);
+    *out = NULL;
+  }
+  return s;
+}
+
+void lm_gradsync_free(lm_gradsync *s)
+{
+  if (s == NULL) return;
+  for (int i = 0; i < LM_SLOTS; i++) {
+    s->k->release(s->slots[i].received);
+    lm_transfers_free(&s->slots[i].transfers);
+  }
+  for (int i = 0; s->blocks != NULL && i < s->plan.stack; i++) s->k->release(s->blocks[i]);
+  s->k->release(s->own);
+  free(s->squares);
+  free(s->ends);
+  free(s->buckets);
+  free(s->held);
+  free(s->blocks);
+  free(s->node_of);
+  free(s->sources);
+  free(s->joining);
+  free(s->nodes);
+  free(s->first);
+  free(s);
+}
+
+/* ---- a step ---- */
+
+static bool windowed(const lm_gradsync *s)
+{
+  return s->table->sharding == LM_SHARD_GRADIENTS;
+}
+
+static void zero_group(lm_gradsync *s, size_t group)
+{
+  const lm_param_group *g = &s->table->groups[group];
+  s->k->zero(s->gradients + g->window, g->count * sizeof(float));
+}
+
+static void begin_round(lm_gradsync *s, uint64_t round)
+{
+  s->round = round;
+  s->final = s->launched = s->done = 0;
+}
+
+void lm_gradsync_begin(lm_gradsync *s)
+{
+  begin_round(s, 0);
+  s->n_held = 0;
+  s->micros_done = 0;
+  if (windowed(s))
+    s->k->zero(s->own, s->table->own_elements * sizeof(float));
+  else
+    s->k->zero(s->gradients, s->table->elements * sizeof(float));
+}
+
+/* Through windows: each micro-batch has its own exchange, and begins with windows that are free. */
+void lm_gradsync_begin_micro(lm_gradsync *s)
+{
+  if (!windowed(s)) return;
+  size_t last = s->table->n_groups - 1;
+  if (s->micros_done > 0) {
+    lm_exchange_wait(s, s->n_buckets);
+    begin_round(s, s->micros_done);
+  }
+  zero_group(s, last);
+  if (last > 1) zero_group(s, last - 1);
+  if (last > 0) zero_group(s, 0);
+}
+
+static size_t group_at(const lm_param_table *t, size_t from)
+{
+  size_t g = 0;
+  while (t->groups[g].begin != from) LM_ASSERT(++g < t->n_groups);
+  return g;
+}
+
+/* The layer before this one comes next; its window was last used by the layer after this one. */
+static void free_window(lm_gradsync *s, size_t group)
+{
+  if (group < 2 || group + 1 == s->table->n_groups) return;
+  if (group + 2 < s->table->n_groups) lm_exchange_wait(s, s->ends[group + 1]);
+  zero_group(s, group - 1);
+}
+
+static bool last_micro(const lm_gradsync *s)
+{
+  uint64_t mine = s->first[s->comm->rank + 1] - s->first[s->comm->rank];
+  return (s->micros_done + 1) * (uint64_t)s->cfg.micro >= mine;
+}
+
+void lm_gradsync_ready(void *context, size_t from)
+{
+  lm_gradsync *s = context;
+  size_t group = group_at(s->table, from);
+  bool now = windowed(s) || (s->cfg.overlap && !s->cfg.reproducible && last_micro(s));
+  if (!now || s->n_buckets == 0) return;
+  s->final = s->ends[group];
+  if (s->cfg.overlap)
+    lm_exchange_progress(s);
+  else
+    lm_exchange_wait(s, s->final);
+  if (windowed(s)) free_window(s, group);
+}
+
+/* The gradients of one sequence join the sums of those before it. */
+static void hold(lm_gradsync *s)
+{
+  size_t n = s->table->elements;
+  lm_partial leaf = {s->first[s->comm->rank] + s->micros_done, 0};
+  if (s->n_held > 0 && lm_partials_join(s->held[s->n_held - 1], leaf)) {
+    lm_add_into(s->blocks[s->n_held - 1], s->gradients, n);
+    s->held[s->n_held - 1].level++;
+  } else {
+    LM_ASSERT(s->n_held < s->plan.stack);
+    memcpy(s->blocks[s->n_held], s->gradients, n * sizeof(float));
+    s->held[s->n_held++] = leaf;
+  }
+  for (; s->n_held > 1 && lm_partials_join(s->held[s->n_held - 2], s->held[s->n_held - 1]); s->n_held--) {
+    lm_add_into(s->blocks[s->n_held - 2], s->blocks[s->n_held - 1], n);
+    s->held[s->n_held - 2].level++;
+  }
+  s->k->zero(s->gradients, n * sizeof(float));
+}
+
+void lm_gradsync_end_micro(lm_gradsync *s)
+{
+  if (s->cfg.reproducible) hold(s);
+  s->micros_done++;
+}
+
+static void exchange_all(lm_gradsync *s)
+{
+  s->final = s->n_buckets;
+  lm_exchange_wait(s, s->n_buckets);
+}
+
+static bool anyone_brings(const lm_gradsync *s, uint64_t round)
+{
+  for (int r = 0; r < s->comm->size; r++)
+    if (lm_exchange_brings(s, r, round)) return true;
+  return false;
+}
+
+void lm_gradsync_finish(lm_gradsync *s)
+{
+  if (!windowed(s)) {
+    exchange_all(s);
+    return;
+  }
+  if (s->micros_done > 0) exchange_all(s);
+  for (uint64_t round = s->micros_done; anyone_brings(s, round); round++) {
+    begin_round(s, round);
+    exchange_all(s);
+  }
+}
+
+const float *lm_gradsync_sums(const lm_gradsync *s)
+{
+  return s->own != NULL ? s->own : s->gradients;
+}
+
+double lm_gradsync_squares(lm_gradsync *s)
+{
+  double sum = 0;
+  bool shared = s->table->sharding != LM_SHARD_NOTHING;
+  if (s->cfg.reproducible) {
+    for_runs(s, s->squares);
+    if (shared) lm_allreduce_sum_f64(s->comm, s->squares, s->n_squares);
+    for (size_t i = 0; i < s->n_squares; i++) sum += s->squares[i];
+    return sum;
+  }
+  for (size_t i = 0; i < s->table->n; i++) {
+    const lm_param *p = &s->table->params[i];
+    if (p->own_count > 0) sum += s->k->sum_squares(lm_gradsync_sums(s) + p->gradient_at, p->own_count);
+  }
+  if (shared) lm_allreduce_sum_f64(s->comm, &sum, 1);
+  return sum;
+}
+
+void lm_gradsync_gather(lm_gradsync *s, void *weights, lm_dtype t)
+{
+  if (s->table->sharding == LM_SHARD_NOTHING || s->comm->size == 1) return;
+  size_t width = lm_dtype_size(t);
+  int rank = s->comm->rank, size = s->comm->size;
+  lm_transfers *transfers = &s->slots[0].transfers;
+  for (size_t i = 0; i < s->table->n_groups; i++) {
+    const lm_param_group *g = &s->table->groups[i];
+    char *x = (char *)weights + g->begin * width;
+    for (int j = 1; j < size; j++) {
+      int peer = (rank + j) % size;
+      size_t begin = lm_param_cut(s->table, g->count, peer, size), end = lm_param_cut(s->table, g->count, peer + 1, size);
+      lm_receive_begin(s->comm, x + begin * width, (end - begin) * width, peer, LM_TAG_WEIGHTS, transfers);
+      lm_send_begin(s->comm, x + g->own_begin * width, g->own_count * width, peer, LM_TAG_WEIGHTS, transfers);
+    }
+    lm_transfers_wait(transfers);
   }
 }

@@ -194,6 +194,7 @@ void lm_model_backward(lm_model *m, int B, int T)
   void *dresidual = m->work.dresidual, *dnorm = m->work.narrow;
   m->k->zero(dresidual, rows * (size_t)m->C * lm_dtype_size(m->t));
   norm_bwd(m, &m->final_norm, dnorm, rows);
+  lm_model_group_done(m, (size_t)m->L + 1);
   for (int i = m->L - 1; i >= 0; i--) {
     const lm_layer *l = &m->layers[i];
     if (m->cfg.recompute == LM_RECOMPUTE_BLOCK && i < m->L - 1) remake_block(m, i, B, T);
@@ -202,8 +203,10 @@ void lm_model_backward(lm_model *m, int B, int T)
     if (m->cfg.recompute == LM_RECOMPUTE_ATTENTION && i < m->L - 1) mix(m, i, B, T);
     attention_bwd(m, i, dnorm, B, T);
     norm_bwd(m, &l->attention_norm, dnorm, rows);
+    lm_model_group_done(m, (size_t)i + 1);
   }
   drop(m, dresidual, dresidual, 0, OF_EMBEDDING, B, T);
   m->k->embedding_bwd(m->t, lm_model_gradient(m, m->token_embedding), lm_model_gradient(m, m->position_embedding),
                       dresidual, m->work.tokens, B, T, m->C);
+  lm_model_group_done(m, 0);
 }

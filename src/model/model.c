@@ -36,7 +36,7 @@ static lm_status describe(lm_model *m, lm_error *err)
 static lm_model_bytes measure(lm_model *m)
 {
   return (lm_model_bytes){.weights = m->table.elements * lm_dtype_size(m->t),
-                          .gradients = m->training ? m->table.elements * sizeof *m->gradients : 0,
+                          .gradients = m->training ? m->table.gradient_elements * sizeof *m->gradients : 0,
                           .activations = lm_model_place(m)};
 }
 
@@ -62,7 +62,6 @@ static lm_status put_angles(lm_model *m, lm_error *err)
 
 static lm_status make(lm_model *m, lm_error *err)
 {
-  LM_TRY(describe(m, err));
   lm_model_bytes bytes = measure(m);
   LM_TRY(alloc_block(m, &m->weights, bytes.weights, "weights", err));
   if (m->training) LM_TRY(alloc_block(m, &m->gradients, bytes.gradients, "gradients", err));
@@ -74,18 +73,39 @@ static lm_status make(lm_model *m, lm_error *err)
   return put_angles(m, err);
 }
 
-lm_status lm_model_new(lm_model **out, const lm_model_config *cfg, const lm_kernels *k, lm_dtype compute, int max_B,
-                       bool training, lm_error *err)
+/* How a model's parameters are shared. */
+struct share {
+  lm_sharding sharding;
+  int rank, size;
+};
+
+static lm_status new_model(lm_model **out, const lm_model *like, const struct share *share, lm_error *err)
 {
-  LM_ASSERT(compute == LM_F32 || compute == LM_BF16 || compute == LM_F16);
+  LM_ASSERT(like->t == LM_F32 || like->t == LM_BF16 || like->t == LM_F16);
   LM_TRY(lm_alloc(out, 1, sizeof **out, "a model", err));
-  **out = (lm_model){.cfg = *cfg, .k = k, .t = compute, .max_B = max_B, .training = training};
-  lm_status s = make(*out, err);
+  **out = *like;
+  lm_status s = describe(*out, err);
+  if (s == LM_OK) lm_param_table_shard(&(*out)->table, share->sharding, share->rank, share->size);
+  if (s == LM_OK) s = make(*out, err);
   if (s != LM_OK) {
     lm_model_free(*out);
     *out = NULL;
   }
   return s;
+}
+
+lm_status lm_model_new(lm_model **out, const lm_model_config *cfg, const lm_kernels *k, lm_dtype compute, int max_B,
+                       bool training, lm_error *err)
+{
+  lm_model like = {.cfg = *cfg, .k = k, .t = compute, .max_B = max_B, .training = training};
+  return new_model(out, &like, &(struct share){LM_SHARD_NOTHING, 0, 1}, err);
+}
+
+lm_status lm_model_new_shared(lm_model **out, const lm_model_config *cfg, const lm_kernels *k, lm_dtype compute,
+                              int max_B, lm_sharding sharding, int rank, int size, lm_error *err)
+{
+  lm_model like = {.cfg = *cfg, .k = k, .t = compute, .max_B = max_B, .training = true};
+  return new_model(out, &like, &(struct share){sharding, rank, size}, err);
 }
 
 void lm_model_free(lm_model *m)
@@ -197,9 +217,11 @@ lm_loss lm_model_train(lm_model *m, const int32_t *tokens, const int32_t *target
   LM_ASSERT(m->training && args->loss_scale > 0);
   m->dropout = (lm_dropout){.rate = (float)m->cfg.dropout, .seed = args->seed, .sample = args->sample};
   m->objective = args->objective;
+  m->args = args;
   lm_loss loss = run(m, tokens, targets, B, T, args->loss_scale);
   m->dropout = (lm_dropout){0}; /* evaluation and generation use all of the model */
   m->objective = (lm_objective){0};
+  m->args = NULL;
   return loss;
 }
 

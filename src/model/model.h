@@ -91,6 +91,10 @@ typedef struct lm_loss {
  *  @return LM_EINVAL (cfg), LM_ENOMEM with the bytes wanted */
 lm_status lm_model_new(lm_model **out, const lm_model_config *cfg, const lm_kernels *k, lm_dtype compute, int max_B,
                        bool training, lm_error *err) LM_NODISCARD;
+/** As lm_model_new() for training, as one of the ranks that share parameters: its table says what this rank owns, and the
+ *  block of gradients is [table.gradient_elements], which is less than all of them with LM_SHARD_GRADIENTS. Local. */
+lm_status lm_model_new_shared(lm_model **out, const lm_model_config *cfg, const lm_kernels *k, lm_dtype compute,
+                              int max_B, lm_sharding sharding, int rank, int size, lm_error *err) LM_NODISCARD;
 void lm_model_free(lm_model *m);
 
 /** Bytes of the three blocks of a model. */
@@ -108,7 +112,8 @@ const lm_param_table *lm_model_params(const lm_model *m);
 lm_dtype lm_model_compute(const lm_model *m);
 
 void *lm_model_weights(lm_model *m);    /* [elements] of the compute type, on the device */
-float *lm_model_gradients(lm_model *m); /* [elements] f32, on the device; NULL without training */
+/** [gradient_elements] f32, on the device; NULL without training. Local. */
+float *lm_model_gradients(lm_model *m);
 
 /** From now on a token sees only its own document: what follows an end of text does not look back behind it. Local.
  *  @param end_of_text  its id; -1: documents are not told apart, as at first */
@@ -120,6 +125,11 @@ typedef struct lm_train_args {
   uint64_t seed;    /* of the run: what dropout takes out follows from it, */
   uint64_t sample;  /* from the first sequence's position in the endless sequence of samples, and from nothing else */
   lm_objective objective;
+  /** Called in backward whenever the gradients of elements [from, elements) of the flat space are final for this
+   *  micro-batch: `from` is where a group of the parameter table begins, from the last group to the first. What it needs
+   *  of the gradients it takes; where gradients pass through windows, it makes the next group's window 0. NULL: none. */
+  void (*ready)(void *context, size_t from);
+  void *context;
 } lm_train_args;
 
 /** Forward and backward of one micro-batch; gradients of the *sum* of the losses are added to the gradients. Local.

@@ -32,6 +32,7 @@ typedef struct builder {
   lm_param_table *t;
   const lm_model_config *cfg;
   char prefix[32]; /* "layers/3/", or "" */
+  size_t group;
 } builder;
 
 /* A row: a vector [n0] where n1 is 0, else a matrix [n0,n1]. */
@@ -47,6 +48,7 @@ static lm_param *add(builder *b, const char *name, int64_t n0, int64_t n1, lm_in
   p->reserved = round_up(p->count, ALIGN);
   p->init = init;
   p->decayed = p->ndim == 2;
+  p->group = b->group;
   b->t->elements += p->reserved;
   b->t->parameters += p->count;
   return p;
@@ -104,19 +106,27 @@ lm_status lm_param_table_new(lm_param_table *out, const lm_model_config *config,
   const lm_model_config cfg = lm_model_config_resolved(config);
   size_t rows = (size_t)cfg.n_layer * ROWS_A_LAYER + ROWS_AROUND;
   LM_TRY(lm_alloc(&out->params, rows, sizeof *out->params, "the parameter table", err));
+  LM_TRY(lm_alloc(&out->groups, (size_t)cfg.n_layer + 2, sizeof *out->groups, "the parameter table", err));
   builder b = {.t = out, .cfg = &cfg};
   add_vocab(&b, "token_embedding/weight");
   if (cfg.position == LM_POSITION_LEARNED) add(&b, "position_embedding/weight", cfg.n_ctx, cfg.n_embd, LM_INIT_NORMAL);
-  for (int64_t layer = 0; layer < cfg.n_layer; layer++) add_layer(&b, layer);
+  for (int64_t layer = 0; layer < cfg.n_layer; layer++) {
+    b.group++;
+    add_layer(&b, layer);
+  }
+  b.group++;
   add_norm(&b, "final_norm");
   if (!cfg.tied) add_vocab(&b, "head/weight");
   LM_ASSERT(out->n <= rows);
+  out->n_groups = b.group + 1;
+  lm_param_table_group(out);
   return LM_OK;
 }
 
 void lm_param_table_free(lm_param_table *t)
 {
   free(t->params);
+  free(t->groups);
   *t = (lm_param_table){0};
 }
 

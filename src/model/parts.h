@@ -71,6 +71,8 @@ struct lm_model {
   size_t head_rows;
   lm_workspace work;
 
+  const lm_train_args *args; /* of the micro-batch under way; NULL: none */
+
   char *weights;       /* the three blocks, on the device */
   float *gradients;    /* NULL without training */
   char *activations;   /* what layers, final_norm and work point into */
@@ -120,7 +122,16 @@ static inline const void *lm_model_weight(const lm_model *m, size_t offset)
 }
 static inline float *lm_model_gradient(const lm_model *m, size_t offset)
 {
-  return offset == LM_ABSENT ? NULL : m->gradients + offset;
+  if (offset == LM_ABSENT) return NULL;
+  const lm_param_group *g = m->table.groups;
+  while (offset >= g->begin + g->count) g++;
+  return m->gradients + g->window + (offset - g->begin);
+}
+
+/** Backward is through with this group, and with those after it. */
+static inline void lm_model_group_done(const lm_model *m, size_t group)
+{
+  if (m->args != NULL && m->args->ready != NULL) m->args->ready(m->args->context, m->table.groups[group].begin);
 }
 
 #endif

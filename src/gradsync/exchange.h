@@ -1,0 +1,69 @@
+/* src/gradsync/exchange.h - what the files of src/gradsync share. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef LM_GRADSYNC_EXCHANGE_H
+#define LM_GRADSYNC_EXCHANGE_H
+
+#include "gradsync/gradsync.h"
+#include "gradsync/tree.h"
+
+/** A part of each rank's part of a group: elements from `skip` on, `most` of them at most. */
+typedef struct lm_bucket {
+  size_t group, skip;
+} lm_bucket;
+
+/** A bucket on its way. */
+typedef struct lm_slot {
+  enum { LM_SLOT_SUMMING, LM_SLOT_GATHERING, LM_SLOT_DONE } stage;
+  lm_transfers transfers;
+  float *received; /* [partials of all ranks, most] */
+} lm_slot;
+
+enum { LM_SLOTS = 2 };
+
+/** What follows from table, ranks and config; nothing is allocated. */
+typedef struct lm_gradsync_plan {
+  size_t most;    /* elements of a bucket, of one rank's part */
+  int partials;   /* sums that all ranks together bring to a bucket: one each, or nodes of the tree */
+  int stack;      /* blocks of gradients beside the model's: nodes that a rank may hold at a time */
+  bool exchanges; /* false: one rank, whose sums are where they belong */
+} lm_gradsync_plan;
+
+struct lm_gradsync {
+  const lm_comm *comm;
+  const lm_param_table *table;
+  const lm_kernels *k;
+  lm_gradsync_config cfg;
+  lm_gradsync_plan plan;
+  uint64_t *first;  /* cfg.first */
+  float *gradients; /* the model's */
+  float *own;       /* [own_elements], with LM_SHARD_GRADIENTS */
+
+  lm_partial *nodes;    /* [partials] in the order of ranks */
+  int *node_of;         /* [size + 1]: those of rank r are nodes[node_of[r] .. node_of[r + 1]) */
+  lm_partial *joining;  /* [partials] scratch */
+  float **sources;      /* [partials] scratch */
+  float **blocks;       /* [stack] */
+  lm_partial *held;     /* [stack]: what blocks are the sums of */
+  int n_held;           /* of them, so far */
+  uint64_t micros_done; /* micro-batches of this rank, so far */
+
+  lm_bucket *buckets; /* in the order of backward */
+  size_t n_buckets;
+  size_t *ends;                  /* [n_groups]: buckets up to and with this group */
+  size_t final, launched, done;  /* buckets that may begin; that have begun; that have ended */
+  uint64_t round;                /* exchanges of all buckets, so far; more than one with LM_SHARD_GRADIENTS alone */
+  lm_slot slots[LM_SLOTS];       /* bucket b is in slot b % LM_SLOTS */
+  double *squares;               /* where reproducible */
+  size_t n_squares;
+};
+
+/** Begin what may begin, go on with what has arrived. Local; never waits. */
+void lm_exchange_progress(lm_gradsync *s);
+
+/** Wait until `upto` buckets of this round have ended. Collective: all ranks come here, or to a later bucket. */
+void lm_exchange_wait(lm_gradsync *s, size_t upto);
+
+/** Does a rank bring sums to this round? Local. */
+bool lm_exchange_brings(const lm_gradsync *s, int rank, uint64_t round);
+
+#endif
