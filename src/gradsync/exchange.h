@@ -49,11 +49,11 @@ struct lm_gradsync {
 
   lm_bucket *buckets; /* in the order of backward */
   size_t n_buckets;
-  size_t *ends;                  /* [n_groups]: buckets up to and with this group */
-  size_t final, launched, done;  /* buckets that may begin; that have begun; that have ended */
-  uint64_t round;                /* exchanges of all buckets, so far; more than one with LM_SHARD_GRADIENTS alone */
-  lm_slot slots[LM_SLOTS];       /* bucket b is in slot b % LM_SLOTS */
-  double *squares;               /* where reproducible */
+  size_t *ends;                 /* [n_groups]: buckets up to and with this group */
+  size_t final, launched, done; /* buckets that may begin; that have begun; that have ended */
+  uint64_t round;               /* exchanges of all buckets, so far; more than one with LM_SHARD_GRADIENTS alone */
+  lm_slot slots[LM_SLOTS];      /* bucket b is in slot b % LM_SLOTS */
+  double *squares;              /* where reproducible */
   size_t n_squares;
 };
 

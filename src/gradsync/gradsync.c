@@ -33,7 +33,8 @@ static int most_held(uint64_t begin, uint64_t end)
 static lm_gradsync_plan plan(const lm_param_table *t, int rank, int size, const lm_gradsync_config *cfg)
 {
   lm_gradsync_plan p = {.exchanges = size > 1 || cfg->reproducible || t->sharding == LM_SHARD_GRADIENTS};
-  for (int r = 0; r < size; r++) p.partials += cfg->reproducible ? lm_partials(cfg->first[r], cfg->first[r + 1], NULL) : 1;
+  for (int r = 0; r < size; r++)
+    p.partials += cfg->reproducible ? lm_partials(cfg->first[r], cfg->first[r + 1], NULL) : 1;
   if (cfg->reproducible) p.stack = most_held(cfg->first[rank], cfg->first[rank + 1]);
   size_t part = largest_part(t, size), most = cfg->bucket_bytes / sizeof(float) / (size_t)p.partials / 64 * 64;
   p.most = most < 64 ? 64 : most < part ? most : part;
@@ -53,8 +54,9 @@ static lm_status check(const lm_comm *comm, const lm_param_table *table, const l
 {
   if (cfg->bucket_bytes == 0) return lm_fail(err, LM_EINVAL, "a bucket of 0 bytes carries nothing; want more");
   if (cfg->reproducible && table->sharding == LM_SHARD_GRADIENTS)
-    return lm_fail(err, LM_EINVAL,
-                   "run.reproducible needs whole gradients of single sequences, parallel.zero 2 keeps none; want 0 or 1");
+    return lm_fail(
+        err, LM_EINVAL,
+        "run.reproducible needs whole gradients of single sequences, parallel.zero 2 keeps none; want 0 or 1");
   if (cfg->micro < 1 || (cfg->reproducible && cfg->micro != 1))
     return lm_fail(err, LM_EINVAL, "micro-batches of %d sequences; want %s", cfg->micro,
                    cfg->reproducible ? "1 where run.reproducible is true" : "at least 1");
@@ -85,7 +87,8 @@ static size_t list_buckets(lm_gradsync *s, lm_bucket *out)
   for (size_t g = s->table->n_groups; g-- > 0;) {
     size_t count = s->table->groups[g].count, part = 0;
     for (int r = 0; r < s->comm->size; r++) {
-      size_t own = lm_param_cut(s->table, count, r + 1, s->comm->size) - lm_param_cut(s->table, count, r, s->comm->size);
+      size_t own =
+          lm_param_cut(s->table, count, r + 1, s->comm->size) - lm_param_cut(s->table, count, r, s->comm->size);
       if (own > part) part = own;
     }
     for (size_t skip = 0; skip < part; skip += s->plan.most, n++)
@@ -350,7 +353,8 @@ void lm_gradsync_gather(lm_gradsync *s, void *weights, lm_dtype t)
     char *x = (char *)weights + g->begin * width;
     for (int j = 1; j < size; j++) {
       int peer = (rank + j) % size;
-      size_t begin = lm_param_cut(s->table, g->count, peer, size), end = lm_param_cut(s->table, g->count, peer + 1, size);
+      size_t begin = lm_param_cut(s->table, g->count, peer, size),
+             end = lm_param_cut(s->table, g->count, peer + 1, size);
       lm_receive_begin(s->comm, x + begin * width, (end - begin) * width, peer, LM_TAG_WEIGHTS, transfers);
       lm_send_begin(s->comm, x + g->own_begin * width, g->own_count * width, peer, LM_TAG_WEIGHTS, transfers);
     }

@@ -7,10 +7,10 @@
 #include "comm/comm.h"
 #include "kernels/kernels.h"
 
-/* Gradients are cut into buckets, in the order in which backward makes them. A bucket is summed by direct exchange: each
- * rank sends every other its part, each adds what it gets, in the order of the ranks, to its own. Where all ranks need
- * all sums, the parts are then gathered the same way. A sum is the same bits whenever a bucket was begun, whoever owns
- * it and however large buckets are. Rajbhandari et al., arXiv:1910.02054, describe what is sharded. */
+/* Gradients are cut into buckets, in the order in which backward makes them. A bucket is summed by direct exchange:
+ * each rank sends every other its part, each adds what it gets, in the order of the ranks, to its own. Where all ranks
+ * need all sums, the parts are then gathered the same way. A sum is the same bits whenever a bucket was begun, whoever
+ * owns it and however large buckets are. Rajbhandari et al., arXiv:1910.02054, describe what is sharded. */
 
 typedef struct lm_gradsync_config {
   size_t bucket_bytes;   /* > 0: at most so much is received for a bucket; two are on their way at a time */

@@ -91,8 +91,9 @@ typedef struct lm_loss {
  *  @return LM_EINVAL (cfg), LM_ENOMEM with the bytes wanted */
 lm_status lm_model_new(lm_model **out, const lm_model_config *cfg, const lm_kernels *k, lm_dtype compute, int max_B,
                        bool training, lm_error *err) LM_NODISCARD;
-/** As lm_model_new() for training, as one of the ranks that share parameters: its table says what this rank owns, and the
- *  block of gradients is [table.gradient_elements], which is less than all of them with LM_SHARD_GRADIENTS. Local. */
+/** As lm_model_new() for training, as one of the ranks that share parameters: its table says what this rank owns, and
+ * the block of gradients is [table.gradient_elements], which is less than all of them with LM_SHARD_GRADIENTS. Local.
+ */
 lm_status lm_model_new_shared(lm_model **out, const lm_model_config *cfg, const lm_kernels *k, lm_dtype compute,
                               int max_B, lm_sharding sharding, int rank, int size, lm_error *err) LM_NODISCARD;
 void lm_model_free(lm_model *m);
@@ -111,7 +112,7 @@ const lm_model_config *lm_model_config_of(const lm_model *m);
 const lm_param_table *lm_model_params(const lm_model *m);
 lm_dtype lm_model_compute(const lm_model *m);
 
-void *lm_model_weights(lm_model *m);    /* [elements] of the compute type, on the device */
+void *lm_model_weights(lm_model *m); /* [elements] of the compute type, on the device */
 /** [gradient_elements] f32, on the device; NULL without training. Local. */
 float *lm_model_gradients(lm_model *m);
 
@@ -126,8 +127,9 @@ typedef struct lm_train_args {
   uint64_t sample;  /* from the first sequence's position in the endless sequence of samples, and from nothing else */
   lm_objective objective;
   /** Called in backward whenever the gradients of elements [from, elements) of the flat space are final for this
-   *  micro-batch: `from` is where a group of the parameter table begins, from the last group to the first. What it needs
-   *  of the gradients it takes; where gradients pass through windows, it makes the next group's window 0. NULL: none. */
+   *  micro-batch: `from` is where a group of the parameter table begins, from the last group to the first. What it
+   * needs of the gradients it takes; where gradients pass through windows, it makes the next group's window 0. NULL:
+   * none. */
   void (*ready)(void *context, size_t from);
   void *context;
 } lm_train_args;

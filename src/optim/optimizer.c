@@ -10,7 +10,7 @@ struct lm_optimizer {
   const lm_kernels *k;
   lm_optimizer_config cfg;
   lm_dtype compute;
-  float *master; /* [elements]; the weights themselves where compute is f32 */
+  float *master; /* [own_elements]; NULL where compute is f32: the weights are their own masters */
   int n_moments;
   lm_moment moments[LM_MOMENTS];
 };
@@ -28,12 +28,11 @@ static int name_moments(const lm_optimizer_config *cfg, lm_moment *out)
 
 static lm_status allocate(lm_optimizer *opt, lm_error *err)
 {
-  size_t bytes = opt->table->elements * sizeof(float);
+  size_t bytes = opt->table->own_elements * sizeof(float);
   for (int i = 0; i < opt->n_moments; i++)
     LM_TRY(opt->k->alloc((void **)&opt->moments[i].data, bytes, opt->moments[i].name, err));
-  if (opt->compute != LM_F32) return opt->k->alloc((void **)&opt->master, bytes, "the f32 master weights", err);
-  opt->master = opt->weights;
-  return LM_OK;
+  if (opt->compute == LM_F32) return LM_OK;
+  return opt->k->alloc((void **)&opt->master, bytes, "the f32 master weights", err);
 }
 
 lm_status lm_optimizer_new(lm_optimizer **out, const lm_param_table *table, void *weights, lm_dtype compute,
@@ -54,19 +53,19 @@ lm_status lm_optimizer_new(lm_optimizer **out, const lm_param_table *table, void
 void lm_optimizer_free(lm_optimizer *opt)
 {
   if (opt == NULL) return;
-  if (opt->compute != LM_F32) opt->k->release(opt->master);
+  opt->k->release(opt->master);
   for (int i = 0; i < opt->n_moments; i++) opt->k->release(opt->moments[i].data);
   free(opt);
 }
 
 float *lm_optimizer_master(lm_optimizer *opt)
 {
-  return opt->master;
+  return opt->compute == LM_F32 ? opt->weights : opt->master;
 }
 
 bool lm_optimizer_has_master(const lm_optimizer *opt)
 {
-  return opt->compute != LM_F32;
+  return opt->master != NULL;
 }
 
 int lm_optimizer_moments(const lm_optimizer *opt, lm_moment out[LM_MOMENTS])
@@ -78,35 +77,58 @@ int lm_optimizer_moments(const lm_optimizer *opt, lm_moment out[LM_MOMENTS])
 void lm_optimizer_publish(lm_optimizer *opt)
 {
   if (opt->compute == LM_F32) return; /* they are the same block */
-  opt->k->cast(opt->weights, opt->compute, opt->master, LM_F32, opt->table->elements);
+  for (size_t i = 0; i < opt->table->n_groups; i++) {
+    const lm_param_group *g = &opt->table->groups[i];
+    opt->k->cast((uint16_t *)opt->weights + g->begin + g->own_begin, opt->compute, opt->master + g->own_at, LM_F32,
+                 g->own_count);
+  }
 }
 
-/* One parameter: the elements [p->offset, p->offset + p->count). */
-static void step_adamw(lm_optimizer *opt, const lm_param *p, const float *g, void *w16, float lr, float scale,
-                       int64_t step)
+/* What an update of one parameter works on: this rank's elements of it. */
+struct slice {
+  float *w;
+  float *moments[LM_MOMENTS]; /* NULL: there is none */
+  const float *g;
+  void *w16; /* NULL in f32 */
+  size_t n;
+  bool decayed;
+};
+
+static struct slice slice_of(lm_optimizer *opt, const lm_param *p, const float *g)
+{
+  size_t at = p->offset + p->own_begin;
+  bool f32 = opt->compute == LM_F32;
+  struct slice s = {.w = f32 ? (float *)opt->weights + at : opt->master + p->own_at,
+                    .g = g + p->gradient_at,
+                    .w16 = f32 ? NULL : (uint16_t *)opt->weights + at,
+                    .n = p->own_count,
+                    .decayed = p->decayed};
+  for (int i = 0; i < opt->n_moments; i++) s.moments[i] = opt->moments[i].data + p->own_at;
+  return s;
+}
+
+static void step_adamw(lm_optimizer *opt, const struct slice *s, float lr, float scale, int64_t step)
 {
   lm_adamw_config cfg = opt->cfg.adamw;
-  if (!p->decayed) cfg.decay = 0;
-  opt->k->adamw(opt->compute, opt->master + p->offset, opt->moments[0].data + p->offset,
-                opt->moments[1].data + p->offset, g + p->offset, w16, p->count, &cfg, lr, scale, step);
+  if (!s->decayed) cfg.decay = 0;
+  opt->k->adamw(opt->compute, s->w, s->moments[0], s->moments[1], s->g, s->w16, s->n, &cfg, lr, scale, step);
 }
 
-static void step_sgd(lm_optimizer *opt, const lm_param *p, const float *g, void *w16, float lr, float scale)
+static void step_sgd(lm_optimizer *opt, const struct slice *s, float lr, float scale)
 {
   lm_sgd_config cfg = opt->cfg.sgd;
-  if (!p->decayed) cfg.decay = 0;
-  float *momentum = opt->n_moments > 0 ? opt->moments[0].data + p->offset : NULL;
-  opt->k->sgd(opt->compute, opt->master + p->offset, momentum, g + p->offset, w16, p->count, &cfg, lr, scale);
+  if (!s->decayed) cfg.decay = 0;
+  opt->k->sgd(opt->compute, s->w, s->moments[0], s->g, s->w16, s->n, &cfg, lr, scale);
 }
 
 void lm_optimizer_step(lm_optimizer *opt, const float *g, float lr, float scale, int64_t step)
 {
   for (size_t i = 0; i < opt->table->n; i++) {
-    const lm_param *p = &opt->table->params[i];
-    void *w16 = opt->compute == LM_F32 ? NULL : (uint16_t *)opt->weights + p->offset;
+    struct slice s = slice_of(opt, &opt->table->params[i], g);
+    if (s.n == 0) continue;
     if (opt->cfg.kind == LM_OPTIMIZER_ADAMW)
-      step_adamw(opt, p, g, w16, lr, scale, step);
+      step_adamw(opt, &s, lr, scale, step);
     else
-      step_sgd(opt, p, g, w16, lr, scale);
+      step_sgd(opt, &s, lr, scale);
   }
 }

@@ -29,6 +29,8 @@ const lm_option lm_config_options[] = {
      "so many non-finite updates in a row are left out; one more ends the run with exit code 1"},
     {"run.deadline_margin", LM_OPT_FLOAT, AT(run.deadline_margin), "60", "[0, 86400]", "seconds",
      "under Slurm, be saved and stopped so long before the time limit of the job, with no signal needed"},
+    {"run.reproducible", LM_OPT_BOOL, AT(run.reproducible), "false", NULL, NULL,
+     "the same bits on any number of ranks: sequences are computed one by one and summed as a fixed binary tree"},
 
     {"model.preset", LM_OPT_CHOICE, AT(model.preset), "tiny",
      "tiny|gpt2-124m|gpt2-350m|gpt2-774m|gpt2-1558m|gpt3-125m|gpt3-350m|gpt3-760m|gpt3-1.3b|gpt3-2.7b|gpt3-6.7b|"
@@ -118,7 +120,11 @@ const lm_option lm_config_options[] = {
     {"schedule.min_lr", LM_OPT_FLOAT, AT(schedule.min_lr), "0", "[0, 10]", NULL, "the rate at the end"},
 
     {"parallel.bucket_mb", LM_OPT_INT, AT(parallel.bucket_mb), "25", "[1, 100000]", "MB",
-     "gradients that one all-reduce carries"},
+     "gradients that a rank receives for one bucket; two buckets are on their way at a time"},
+    {"parallel.overlap", LM_OPT_BOOL, AT(parallel.overlap), "true", NULL, NULL,
+     "sum gradients over ranks while backward goes on; the same result"},
+    {"parallel.zero", LM_OPT_CHOICE, AT(parallel.zero), "0", "0|1|2", NULL,
+     "what ranks share instead of each having all: 1 the optimizer's state, 2 also the sums of gradients"},
 
     {"checkpoint.every", LM_OPT_INT, AT(checkpoint.every), "1000", "[0, 1e12]", "steps",
      "save after every so many steps; 0 is only at the end and at a stop"},
@@ -207,6 +213,10 @@ static lm_status check(const lm_config *cfg, lm_error *err)
                    (long long)s.warmup, (long long)s.end);
   if (cfg->eval.every > 0 && *cfg->data.val == '\0')
     return lm_fail(err, LM_EINVAL, "eval.every is %lld but data.val names no dataset", (long long)cfg->eval.every);
+  if (cfg->run.reproducible && cfg->parallel.zero == LM_SHARD_GRADIENTS)
+    return lm_fail(err, LM_EINVAL,
+                   "run.reproducible is true with parallel.zero 2, which keeps no gradients of single "
+                   "sequences; want parallel.zero 0 or 1");
   lm_model_config shape = cfg->model.shape;
   if (shape.vocab_size == 0) shape.vocab_size = 256; /* the data will say */
   return lm_model_config_check(&shape, err);

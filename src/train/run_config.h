@@ -21,6 +21,7 @@ typedef struct lm_config {
     const char *folder;
     int64_t seed, steps, stop_after, threads, max_skipped;
     double deadline_margin;
+    bool reproducible;
   } run;
   struct {
     int preset;
@@ -48,6 +49,8 @@ typedef struct lm_config {
   } schedule;
   struct {
     int64_t bucket_mb;
+    int zero; /* lm_sharding */
+    bool overlap;
   } parallel;
   struct {
     int64_t every, keep;
@@ -61,7 +64,7 @@ typedef struct lm_config {
   } log;
 } lm_config;
 
-enum { LM_CONFIG_N_OPTIONS = 65 };
+enum { LM_CONFIG_N_OPTIONS = 68 };
 extern const lm_option lm_config_options[LM_CONFIG_N_OPTIONS];
 
 /** Fill a config: defaults, preset, YAML file, overrides, in rising strength; then check what no single row can. Local.

@@ -9,20 +9,21 @@
 /* The weights, their masters, the moments. */
 enum { BLOCKS = 2 + LM_MOMENTS };
 
-/* A block over the flat parameter space, and where its tensors go in the file. */
+/* A block of elements, and where its tensors go in the file. */
 struct block {
   char folder[32];
   lm_dtype dtype;
   char *data;
+  bool whole; /* over the flat parameter space; else of what this rank owns of it */
 };
 
 static int blocks_of(struct block out[BLOCKS], lm_model *m, lm_optimizer *opt, lm_dtype compute)
 {
   int n = 0;
-  out[n++] = (struct block){"/model", compute, lm_model_weights(m)};
+  out[n++] = (struct block){"/model", compute, lm_model_weights(m), true};
   if (opt == NULL) return n;
   if (lm_optimizer_has_master(opt))
-    out[n++] = (struct block){"/optimizer/master", LM_F32, (char *)lm_optimizer_master(opt)};
+    out[n++] = (struct block){"/optimizer/master", LM_F32, (char *)lm_optimizer_master(opt), false};
   lm_moment moments[LM_MOMENTS];
   int n_moments = lm_optimizer_moments(opt, moments);
   for (int i = 0; i < n_moments; i++, n++) {
@@ -32,17 +33,15 @@ static int blocks_of(struct block out[BLOCKS], lm_model *m, lm_optimizer *opt, l
   return n;
 }
 
-/* The elements of `p` that lie in [begin, end) of the flat space. */
-static lm_state_slice slice_of(const struct block *b, const lm_param *p, size_t begin, size_t end)
+/* Elements [begin, begin + count) of `p`, of which this rank has at least those. */
+static lm_state_slice slice_of(const struct block *b, const lm_param *p, size_t begin, size_t count)
 {
-  size_t from = begin > p->offset ? begin : p->offset, to = p->offset + p->count;
-  if (to > end) to = end;
-  if (from > to) from = to = p->offset;
+  size_t at = b->whole ? p->offset + begin : p->own_at + (begin - p->own_begin);
   lm_state_slice s = {.dtype = b->dtype,
                       .ndim = p->ndim,
-                      .begin = from - p->offset,
-                      .count = to - from,
-                      .data = b->data + from * lm_dtype_size(b->dtype)};
+                      .begin = begin,
+                      .count = count,
+                      .data = count > 0 ? b->data + at * lm_dtype_size(b->dtype) : NULL};
   snprintf(s.name, sizeof s.name, "%.31s/%.95s", b->folder, p->name);
   for (int d = 0; d < p->ndim; d++) s.shape[d] = p->shape[d];
   return s;
@@ -91,13 +90,44 @@ static lm_status make(lm_state *out, const lm_param_table *table, lm_error *err)
                              : lm_fail(err, LM_ENOMEM, "no memory for the list of %zu tensors", BLOCKS * table->n);
 }
 
-static void add_tensors(lm_state *out, lm_model *m, lm_optimizer *opt, size_t begin, size_t end)
+/* All of what this rank has. */
+static void add_to_load(lm_state *out, lm_model *m, lm_optimizer *opt)
 {
   const lm_param_table *table = lm_model_params(m);
   struct block blocks[BLOCKS];
   int n = blocks_of(blocks, m, opt, lm_model_compute(m));
   for (int b = 0; b < n; b++)
-    for (size_t i = 0; i < table->n; i++) out->slices[out->n++] = slice_of(&blocks[b], &table->params[i], begin, end);
+    for (size_t i = 0; i < table->n; i++) {
+      const lm_param *p = &table->params[i];
+      bool whole = blocks[b].whole;
+      out->slices[out->n++] = slice_of(&blocks[b], p, whole ? 0 : p->own_begin, whole ? p->count : p->own_count);
+    }
+}
+
+/* What lies in [begin, end) of the flat space. */
+static void part_of(const lm_param *p, size_t begin, size_t end, size_t *from, size_t *count)
+{
+  size_t first = begin > p->offset ? begin : p->offset, last = p->offset + p->count;
+  if (last > end) last = end;
+  *from = first < last ? first - p->offset : 0;
+  *count = first < last ? last - first : 0;
+}
+
+/* Each element on one rank: on its owner, or, where all ranks have all, on the one whose even cut it lies in. */
+static void add_to_save(lm_state *out, const lm_comm *comm, lm_model *m, lm_optimizer *opt)
+{
+  const lm_param_table *table = lm_model_params(m);
+  size_t rank = (size_t)comm->rank, size = (size_t)comm->size, each = table->elements / size;
+  size_t begin = rank * each, end = rank + 1 == size ? table->elements : begin + each, from, count;
+  struct block blocks[BLOCKS];
+  int n = blocks_of(blocks, m, opt, lm_model_compute(m));
+  for (int b = 0; b < n; b++)
+    for (size_t i = 0; i < table->n; i++) {
+      const lm_param *p = &table->params[i];
+      part_of(p, begin, end, &from, &count);
+      if (table->sharding != LM_SHARD_NOTHING) from = p->own_begin, count = p->own_count;
+      out->slices[out->n++] = slice_of(&blocks[b], p, from, count);
+    }
 }
 
 lm_status lm_state_to_save(lm_state *out, const lm_comm *comm, lm_model *m, lm_optimizer *opt, lm_progress *p,
@@ -105,8 +135,7 @@ lm_status lm_state_to_save(lm_state *out, const lm_comm *comm, lm_model *m, lm_o
 {
   const lm_param_table *table = lm_model_params(m);
   LM_TRY(make(out, table, err));
-  size_t rank = (size_t)comm->rank, size = (size_t)comm->size, each = table->elements / size;
-  add_tensors(out, m, opt, rank * each, rank + 1 == size ? table->elements : (rank + 1) * each);
+  add_to_save(out, comm, m, opt);
   add_progress(out, p, comm->rank == 0);
   if (lm_model_compute(m) == LM_F16) add_scaler(out, &p->scaler, comm->rank == 0);
   out->slices[out->n++] = scalar("/provenance/world", &from->world, comm->rank == 0);
@@ -123,7 +152,7 @@ lm_status lm_state_to_save(lm_state *out, const lm_comm *comm, lm_model *m, lm_o
 lm_status lm_state_to_load(lm_state *out, lm_model *m, lm_optimizer *opt, lm_progress *p, lm_error *err)
 {
   LM_TRY(make(out, lm_model_params(m), err));
-  add_tensors(out, m, opt, 0, lm_model_params(m)->elements);
+  add_to_load(out, m, opt);
   add_progress(out, p, true);
   if (opt != NULL && lm_model_compute(m) == LM_F16) add_scaler(out, &p->scaler, true);
   return LM_OK;

@@ -33,12 +33,13 @@ typedef struct lm_state {
   size_t n;
 } lm_state;
 
-/** The slices that this rank writes: its even cut of the flat parameter space, whatever the tensor borders; scalars and
- *  texts on rank 0. Local. Free with lm_state_free(). @param p, from, m, opt  kept */
+/** The slices that this rank writes: what it owns, or its even cut of the flat parameter space, whatever the tensor
+ *  borders, where every rank has all; scalars and texts on rank 0. Local. Free with lm_state_free(). @param p, from, m,
+ * opt  kept */
 lm_status lm_state_to_save(lm_state *out, const lm_comm *comm, lm_model *m, lm_optimizer *opt, lm_progress *p,
                            lm_provenance *from, lm_error *err) LM_NODISCARD;
 
-/** The slices that this rank reads: all of every tensor and scalar. Local.
+/** The slices that this rank reads: all weights and scalars, and what it owns of the optimizer's tensors. Local.
  *  @param opt  NULL: weights only (generate, eval) */
 lm_status lm_state_to_load(lm_state *out, lm_model *m, lm_optimizer *opt, lm_progress *p, lm_error *err) LM_NODISCARD;
 void lm_state_free(lm_state *s);

@@ -4,7 +4,6 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "batch/sampler.h"
-#include "gradsync/gradsync.h"
 #include "train/stop.h"
 #include "train/trainer.h"
 
@@ -29,13 +28,25 @@ static double loss_factor(const lm_trainer *t)
   return (double)t->at.scaler.scale / exp2(ceil(log2(tokens)));
 }
 
-static lm_train_args train_args(const lm_trainer *t, uint64_t sample)
+/* Backward is through with the gradients from here on. What MPILM_FAULT asks of them comes before they are sent. */
+static void gradients_ready(void *context, size_t from)
+{
+  static const float inf = INFINITY;
+  lm_trainer *t = context;
+  if (from == 0 && lm_fault(LM_FAULT_GRAD_INF, t->at.step + 1))
+    t->k->to_device(lm_model_gradients(t->model), &inf, sizeof inf);
+  lm_gradsync_ready(t->sync, from);
+}
+
+static lm_train_args train_args(lm_trainer *t, uint64_t sample)
 {
   return (lm_train_args){
       .loss_scale = (float)loss_factor(t),
       .seed = t->at.key,
       .sample = sample,
-      .objective = {.z_loss = (float)t->cfg->train.z_loss, .label_smoothing = (float)t->cfg->train.label_smoothing}};
+      .objective = {.z_loss = (float)t->cfg->train.z_loss, .label_smoothing = (float)t->cfg->train.label_smoothing},
+      .ready = gradients_ready,
+      .context = t};
 }
 
 /* The rank's slice of the global batch, a micro-batch at a time; gradients of the sum of losses pile up. */
@@ -43,17 +54,20 @@ static lm_status accumulate(lm_trainer *t, struct shares *mine, lm_error *err)
 {
   uint64_t first, count;
   lm_loader_slice(t->loader, &first, &count);
-  t->k->zero(lm_model_gradients(t->model), lm_model_params(t->model)->elements * sizeof(float));
+  lm_gradsync_begin(t->sync);
   for (uint64_t done = 0; done < count;) {
     int B = count - done < (uint64_t)t->micro ? (int)(count - done) : t->micro;
     double begin = lm_clock();
     LM_TRY(lm_loader_fetch(t->loader, t->at.position, first + done, (uint64_t)B, t->tokens, t->targets, err));
     double fetched = lm_clock();
     const lm_train_args args = train_args(t, t->at.position + first + done);
+    lm_gradsync_begin_micro(t->sync);
     lm_loss loss = lm_model_train(t->model, t->tokens, t->targets, B, t->T, &args);
+    lm_gradsync_end_micro(t->sync);
     mine->data += fetched - begin;
     mine->compute += lm_clock() - fetched;
     mine->loss += loss.sum;
+    if (t->losses != NULL) t->losses[first + done] = loss.sum;
     mine->targets += (double)loss.count;
     done += (uint64_t)B;
   }
@@ -68,30 +82,46 @@ static void agree_on_step(const lm_comm *comm, struct shares *s)
   *s = (struct shares){t.sum[0], t.sum[1], t.sum[2], t.sum[3], t.max[0], t.max[1], t.max[2]};
 }
 
-/* Gradients are the same on all ranks by now, so all decide alike. @return false: not finite, nothing was changed */
+/* The losses of all sequences, added in their order whoever had them. Collective. */
+static double sum_losses(lm_trainer *t)
+{
+  size_t n = (size_t)t->cfg->batch.global;
+  double sum = 0;
+  lm_allreduce_sum_f64(t->comm, t->losses, n);
+  for (size_t i = 0; i < n; i++) {
+    sum += t->losses[i];
+    t->losses[i] = 0;
+  }
+  return sum;
+}
+
+/* The norm is the same on all ranks, so all decide alike. Collective. @return false: not finite, nothing was changed */
 static bool update(lm_trainer *t, const struct shares *all, lm_metrics_row *row)
 {
-  const lm_param_table *table = lm_model_params(t->model);
   double mean = 1 / (all->targets * loss_factor(t)), clip = t->cfg->optim.clip;
-  row->grad_norm = sqrt(t->k->sum_squares(lm_model_gradients(t->model), table->elements)) * mean;
+  row->grad_norm = sqrt(lm_gradsync_squares(t->sync)) * mean;
   row->lr = lm_schedule_lr(&t->schedule, (int64_t)t->at.applied);
   row->loss_scale = t->compute == LM_F16 ? (double)t->at.scaler.scale : 1;
   if (!isfinite(row->grad_norm) || !isfinite(row->loss)) return false;
   double scale = clip > 0 && row->grad_norm > clip ? mean * (clip / row->grad_norm) : mean;
-  lm_optimizer_step(t->optimizer, lm_model_gradients(t->model), (float)row->lr, (float)scale,
-                    (int64_t)t->at.applied + 1);
+  lm_optimizer_step(t->optimizer, lm_gradsync_sums(t->sync), (float)row->lr, (float)scale, (int64_t)t->at.applied + 1);
+  lm_gradsync_gather(t->sync, lm_model_weights(t->model), t->compute);
   return true;
 }
 
-/* Which tensor was the first to go wrong? Its name, or that the loss itself did. */
+/* Which tensor was the first to go wrong, on any rank? Its name, or that the loss itself did. Collective. */
 static const char *first_not_finite(const lm_trainer *t)
 {
   const lm_param_table *table = lm_model_params(t->model);
-  for (size_t i = 0; i < table->n; i++) {
+  const float *g = lm_gradsync_sums(t->sync);
+  size_t i = 0;
+  for (; i < table->n; i++) {
     const lm_param *p = &table->params[i];
-    if (!isfinite(t->k->sum_squares(lm_model_gradients(t->model) + p->offset, p->count))) return p->name;
+    if (!isfinite(t->k->sum_squares(g + p->gradient_at, p->own_count))) break;
   }
-  return "no tensor, but the loss";
+  double first = -(double)i;
+  lm_allreduce_max_f64(t->comm, &first, 1);
+  return -first < (double)table->n ? table->params[(size_t)-first].name : "no tensor, but the loss";
 }
 
 /* Afterwards: the next step's scale, and words on a step that was left out. */
@@ -122,17 +152,11 @@ static void describe_samples(lm_trainer *t, lm_metrics_row *row)
   for (size_t i = 0; i < row->n_samples; i++) t->samples[i] = lm_sample_window(t->at.key, windows, t->at.position + i);
 }
 
-/* What MPILM_FAULT asks of this step, before it and after its backward. */
+/* What MPILM_FAULT asks of this step, before it. */
 static void faults_before(uint64_t step)
 {
   if (lm_fault(LM_FAULT_DIE, step)) lm_fault_die();
   if (lm_fault(LM_FAULT_HANG, step)) lm_fault_hang();
-}
-
-static void faults_after(lm_trainer *t, uint64_t step)
-{
-  static const float inf = INFINITY;
-  if (lm_fault(LM_FAULT_GRAD_INF, step)) t->k->to_device(lm_model_gradients(t->model), &inf, sizeof inf);
 }
 
 static void advance(lm_trainer *t, const struct shares *all, bool applied)
@@ -150,14 +174,13 @@ lm_status lm_trainer_step(lm_trainer *t, lm_step_result *out, lm_error *err)
   struct shares s = {0};
   faults_before(t->at.step + 1);
   lm_status mine = accumulate(t, &s, err);
-  faults_after(t, t->at.step + 1);
   double accumulated = lm_clock();
-  lm_gradsync_sum(t->comm, lm_model_gradients(t->model), lm_model_params(t->model)->elements,
-                  (size_t)t->cfg->parallel.bucket_mb << 20);
+  lm_gradsync_finish(t->sync);
   s.reduce = lm_clock() - accumulated;
   s.failed = mine != LM_OK;
   s.stop = lm_stop_requested();
   agree_on_step(t->comm, &s);
+  if (t->losses != NULL) s.loss = sum_losses(t);
   if (s.failed > 0) return lm_agree(t->comm, mine, err);
 
   double reduced = lm_clock();

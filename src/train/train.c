@@ -51,7 +51,9 @@ static lm_status make_model(lm_trainer *t, lm_error *err)
   if ((uint64_t)shape.vocab_size < info->vocab_size)
     return lm_fail(err, LM_EINVAL, "%s: ids are below %" PRIu64 ", model.vocab_size is %lld; want at least as many",
                    t->cfg->data.train, info->vocab_size, (long long)shape.vocab_size);
-  LM_TRY(lm_model_new(&t->model, &shape, t->k, t->compute, t->micro, true, err));
+  lm_sharding sharding = (lm_sharding)t->cfg->parallel.zero;
+  LM_TRY(
+      lm_model_new_shared(&t->model, &shape, t->k, t->compute, t->micro, sharding, t->comm->rank, t->comm->size, err));
   if (t->cfg->data.document_mask) lm_model_mask_documents(t->model, (int32_t)info->end_of_text);
   lm_optimizer_config optimizer = lm_config_optimizer(t->cfg);
   return lm_optimizer_new(&t->optimizer, lm_model_params(t->model), lm_model_weights(t->model), t->compute, t->k,
@@ -65,7 +67,7 @@ static lm_status make_local(lm_trainer *t, lm_error *err)
   t->compute = lm_config_compute(cfg, t->k);
   t->T = (int)cfg->model.shape.n_ctx;
   int64_t share = (cfg->batch.global + t->comm->size - 1) / t->comm->size;
-  t->micro = (int)(cfg->batch.micro < share ? cfg->batch.micro : share);
+  t->micro = cfg->run.reproducible ? 1 : (int)(cfg->batch.micro < share ? cfg->batch.micro : share);
   t->schedule = lm_config_schedule(cfg);
   LM_TRY(open_data(t, err));
   LM_TRY(make_model(t, err));
@@ -74,15 +76,40 @@ static lm_status make_local(lm_trainer *t, lm_error *err)
   size_t n = (size_t)t->micro * (size_t)t->T;
   LM_TRY(lm_alloc(&t->tokens, n, sizeof *t->tokens, "a micro-batch", err));
   LM_TRY(lm_alloc(&t->targets, n, sizeof *t->targets, "a micro-batch", err));
+  if (cfg->run.reproducible)
+    LM_TRY(lm_alloc(&t->losses, (size_t)cfg->batch.global, sizeof *t->losses, "the losses of a step", err));
   if (cfg->log.samples)
     LM_TRY(lm_alloc(&t->samples, (size_t)cfg->batch.global, sizeof *t->samples, "the samples of a step", err));
   return LM_OK;
+}
+
+/* Collective. */
+static lm_status make_gradsync(lm_trainer *t, lm_error *err)
+{
+  const lm_config *cfg = t->cfg;
+  uint64_t *first, count;
+  lm_status s = lm_alloc(&first, (size_t)t->comm->size + 1, sizeof *first, "the ranks' sequences", err);
+  LM_TRY(lm_agree(t->comm, s, err));
+  for (int r = 0; r < t->comm->size; r++) {
+    lm_sample_slice((uint64_t)cfg->batch.global, r, t->comm->size, &first[r], &count);
+    first[r + 1] = first[r] + count;
+  }
+  lm_gradsync_config sync = {.bucket_bytes = (size_t)cfg->parallel.bucket_mb << 20,
+                             .overlap = cfg->parallel.overlap,
+                             .reproducible = cfg->run.reproducible,
+                             .first = first,
+                             .micro = t->micro};
+  s = lm_gradsync_new(&t->sync, t->comm, lm_model_params(t->model), t->k, lm_model_gradients(t->model), &sync, err);
+  free(first);
+  return s;
 }
 
 static void release(lm_trainer *t)
 {
   lm_metrics_close(t->metrics);
   lm_buffer_free(&t->config_text);
+  lm_gradsync_free(t->sync);
+  free(t->losses);
   free(t->samples);
   free(t->targets);
   free(t->tokens);
@@ -98,10 +125,15 @@ static void release(lm_trainer *t)
 static lm_status initial_weights(lm_trainer *t, lm_error *err)
 {
   const lm_param_table *table = lm_model_params(t->model);
+  bool owned = lm_optimizer_has_master(t->optimizer);
   float *host;
   LM_TRY(lm_alloc(&host, table->elements, sizeof *host, "the initial weights", err));
-  lm_param_init(table, lm_model_config_of(t->model), (uint64_t)t->cfg->run.seed, 0, table->elements, host);
-  t->k->to_device(lm_optimizer_master(t->optimizer), host, table->elements * sizeof *host);
+  for (size_t i = 0; i < table->n_groups; i++) {
+    const lm_param_group *g = &table->groups[i];
+    size_t begin = owned ? g->begin + g->own_begin : g->begin, n = owned ? g->own_count : g->count;
+    lm_param_init(table, lm_model_config_of(t->model), (uint64_t)t->cfg->run.seed, begin, n, host);
+    t->k->to_device(lm_optimizer_master(t->optimizer) + (owned ? g->own_at : g->begin), host, n * sizeof *host);
+  }
   free(host);
   return LM_OK;
 }
@@ -137,6 +169,7 @@ static lm_status start(lm_trainer *t, lm_error *err)
     LM_TRY(lm_agree(t->comm, initial_weights(t, err), err));
   }
   lm_optimizer_publish(t->optimizer);
+  lm_gradsync_gather(t->sync, lm_model_weights(t->model), t->compute);
   return LM_OK;
 }
 
@@ -334,6 +367,7 @@ lm_status lm_train(const lm_comm *comm, const lm_config *cfg, const lm_options *
   lm_stop_watch();
   lm_threads_set(comm, cfg->run.threads);
   lm_status s = lm_agree(comm, make_local(&t, err), err);
+  if (s == LM_OK) s = make_gradsync(&t, err);
   if (s == LM_OK) s = run(&t, options, err);
   release(&t);
   return s;

@@ -5,6 +5,7 @@
 
 #include "batch/dataset.h"
 #include "batch/loader.h"
+#include "gradsync/gradsync.h"
 #include "train/metrics.h"
 #include "train/run_config.h"
 #include "train/state.h"
@@ -17,10 +18,12 @@ typedef struct lm_trainer {
   int T, micro;
   lm_model *model;
   lm_optimizer *optimizer;
+  lm_gradsync *sync;
   lm_dataset *data, *val; /* val: NULL without */
   lm_loader *loader;
   int32_t *tokens, *targets; /* [micro, T] */
   uint64_t *samples;         /* [batch.global], NULL unless log.samples */
+  double *losses;            /* [batch.global], one a sequence; NULL unless run.reproducible */
   lm_progress at;
   lm_schedule schedule;
   double peak_flops;                 /* of all ranks, measured at the start */
