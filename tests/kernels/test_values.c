@@ -158,6 +158,70 @@ static void test_layernorm(void)
   tap_ok(near_all(dx, (double[]){7, 7, 7, 7}, 4, 0), "%s: no gradient adds nothing to the residual's", name);
 }
 
+static void test_rmsnorm(void)
+{
+  const float x[] = {3, 4}, gain[] = {1, 2}, half[] = {1, 0};
+  float y[2], sum[2], rstd;
+  k->rmsnorm_fwd(LM_F32, y, &rstd, NULL, x, NULL, gain, 1, 2, 3.5f); /* the mean square is 12.5 */
+  tap_ok(near_all(y, (double[]){0.75, 2}, 2, 1e-7), "%s: rmsnorm of 3 4", name);
+  tap_near(rstd, 0.25, 1e-7, "%s: its scale", name);
+  k->rmsnorm_fwd(LM_F32, y, &rstd, sum, half, x, gain, 1, 2, 0); /* 4 4 */
+  tap_ok(near_all(sum, (double[]){4, 4}, 2, 0) && near_all(y, (double[]){1, 2}, 2, 1e-7), "%s: with a residual", name);
+}
+
+/* Two query heads on one key head, D = 2: each head is normed by itself, the value stays. */
+static void test_heads(void)
+{
+  const float x[] = {3, 4, -30, 40, 6, 8, 7, 9}, q_gain[] = {1, 2}, k_gain[] = {10, 10};
+  const double r = sqrt(12.5);
+  float y[8], rstd[3];
+  k->qk_norm_fwd(LM_F32, y, rstd, x, q_gain, k_gain, 1, 2, 1, 2, 0);
+  tap_ok(near_all(y, (double[]){3 / r, 8 / r, -3 / r, 8 / r, 30 / r, 40 / r, 7, 9}, 8, 1e-6), "%s: norms of heads",
+         name);
+  /* A quarter turn of the first pair, (1,2) -> (-2,1); D = 4, so the partner of d is d + 2. The other pair stays. */
+  float heads[] = {1, 5, 2, 6, 1, 5, 2, 6, 1, 5, 2, 6};
+  const float angles[] = {9, 9, 9, 9, 0, 1, 1, 0};
+  k->rope(LM_F32, heads, angles, 1, false, 1, 1, 1, 1, 4);
+  tap_ok(near_all(heads, (double[]){-2, 5, 1, 6, -2, 5, 1, 6, 1, 5, 2, 6}, 12, 0), "%s: queries and keys turn", name);
+  k->rope(LM_F32, heads, angles, 1, true, 1, 1, 1, 1, 4);
+  tap_ok(near_all(heads, (double[]){1, 5, 2, 6, 1, 5, 2, 6, 1, 5, 2, 6}, 12, 0), "%s: and back", name);
+}
+
+static void test_swiglu(void)
+{
+  const float l3 = 1.0986123f, x[] = {l3, -l3, 0, -1000, 4, 8, 5, 3}; /* 1 / (1 + exp(-ln 3)) = 3/4 */
+  float y[4];
+  k->swiglu_fwd(LM_F32, y, x, 1, 4);
+  tap_ok(near_all(y, (double[]){3 * log(3), -2 * log(3), 0, 0}, 4, 1e-6), "%s: swiglu", name);
+}
+
+static void test_dropout(void)
+{
+  enum { N = 1 << 16 };
+  static float x[N], y[N], z[N];
+  const lm_dropout how = {.rate = 0.25f, .seed = 5, .sample = 3, .place = 2}, none = {.rate = 0, .seed = 5};
+  size_t dropped = 0, wrong = 0, both = 0;
+  for (size_t i = 0; i < N; i++) x[i] = 3;
+  k->dropout(LM_F32, y, x, &how, 1, 64, N / 64);
+  for (size_t i = 0; i < N; i++) dropped += y[i] == 0, wrong += y[i] != 0 && y[i] != 4;
+  double deviation = sqrt(N * 0.25 * 0.75);
+  tap_ok(wrong == 0, "%s: what stays is divided by 1 - rate", name);
+  tap_ok(fabs((double)dropped - N * 0.25) < 5 * deviation, "%s: %zu of %d are taken out", name, dropped, N);
+  for (int i = 0; i < 3; i++) { /* another sample, place, seed */
+    lm_dropout other = how;
+    other.sample += i == 0, other.place += i == 1, other.seed += i == 2;
+    k->dropout(LM_F32, z, x, &other, 1, 64, N / 64);
+    for (size_t j = both = 0; j < N; j++) both += y[j] == 0 && z[j] == 0;
+    tap_ok(fabs((double)both - N * 0.0625) < 5 * sqrt(N * 0.0625), "%s: and others elsewhere: %zu in both", name, both);
+  }
+  k->dropout(LM_F32, y, x, &none, 1, 64, N / 64);
+  tap_ok(memcmp(x, y, sizeof x) == 0, "%s: a rate of 0 takes out nothing", name);
+  /* The second of two sequences is the first of a call that begins there. */
+  k->dropout(LM_F32, y, x, &(lm_dropout){.rate = 0.5f, .sample = 8}, 2, 32, N / 64);
+  k->dropout(LM_F32, z, x, &(lm_dropout){.rate = 0.5f, .sample = 9}, 1, 32, N / 64);
+  tap_ok(memcmp(y + N / 2, z, sizeof z / 2) == 0, "%s: a mask belongs to its sample", name);
+}
+
 static void test_gelu(void)
 {
   /* From the formula, with the tanh of a maths library in double. */
@@ -210,6 +274,28 @@ static void test_attention(void)
   const float grouped[] = {1, 1, 1, 1, 0, 0, 8, 9};
   k->attention_fwd(LM_F32, y, lse, grouped, &(lm_attention){.B = 1, .T = 1, .H = 4, .H_kv = 2, .D = 1});
   tap_ok(near_all(y, (double[]){8, 8, 9, 9}, 4, 0), "%s: query heads share key/value heads", name);
+}
+
+/* Three equal keys, values 1 2 6: a mean over what is seen, whatever the scores. */
+static void test_documents(void)
+{
+  enum { T = 130 }; /* more than two tiles of any backend */
+  static const int32_t start[] = {0, 0, 2};
+  const float qkv[] = {1, 1, 1, 1, 1, 2, 1, 1, 6};
+  float y[3], lse[3];
+  k->attention_fwd(LM_F32, y, lse, qkv, &(lm_attention){.B = 1, .T = 3, .H = 1, .H_kv = 1, .D = 1, .start = start});
+  tap_ok(near_all(y, (double[]){1, 1.5, 6}, 3, 1e-6), "%s: a document does not see the one before", name);
+  tap_ok(near_all(lse, (double[]){1, 1 + log(2), 1}, 3, 1e-6), "%s: nor do its sums", name);
+  static float all[3 * T], out[2][T], sums[T];
+  static int32_t starts[T];
+  for (int i = 0; i < T; i++) all[3 * i] = all[3 * i + 1] = 0.1f * (float)i, all[3 * i + 2] = (float)(i % 7);
+  for (int i = 0; i < T; i++) starts[i] = i < 70 ? 0 : 70;
+  const lm_attention a = {.B = 1, .T = T, .H = 1, .H_kv = 1, .D = 1, .start = starts};
+  for (int pass = 0; pass < 2; pass++) {
+    k->attention_fwd(LM_F32, out[pass], sums, all, &a);
+    for (int i = 0; i < 70; i++) all[3 * i + 1] = 50, all[3 * i + 2] = -1;
+  }
+  tap_ok(memcmp(out[0] + 70, out[1] + 70, 60 * sizeof(float)) == 0, "%s: the first changes no bit of the second", name);
 }
 
 static void test_cross_entropy(void)
@@ -324,6 +410,11 @@ static void test_backend(const lm_kernels *backend)
   test_cast_f16();
   test_embedding();
   test_layernorm();
+  test_rmsnorm();
+  test_heads();
+  test_swiglu();
+  test_dropout();
+  test_documents();
   test_gelu();
   test_linear();
   test_attention();

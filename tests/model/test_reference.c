@@ -125,6 +125,12 @@ static void compare_gradients(const reference *r, lm_model *m, const lm_kernels 
   bool f32 = lm_model_compute(m) == LM_F32;
   double d = fixture_worst(t, f32 ? fixture_distance : fixture_distance_l2, got, want, &name);
   tap_ok(d <= tolerance, "every gradient: %.1e, the worst is %s", d, name);
+  double squares = 0; /* over the file's tensors, which hold a shared matrix once */
+  for (size_t i = 0; i < r->n; i++)
+    for (size_t j = 0;
+         strncmp(r->tensors[i].name, "gradient:", 9) == 0 && j < r->tensors[i].rows * r->tensors[i].columns; j++)
+      squares += (double)r->tensors[i].x[j] * (double)r->tensors[i].x[j];
+  tap_near(sqrt(k->sum_squares(lm_model_gradients(m), t->elements) / squares), 1, tolerance, "the gradient's norm");
   free(got);
   free(want);
 }

@@ -1,5 +1,6 @@
 /* tests/model/test_variants.c - what a model may be made of, mixed: gradients, dropout, documents, recomputation. */
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "optim/optimizer.h"
 #include "tests/model/fixture.h"
 #include "tests/tap.h"
 
@@ -271,6 +272,52 @@ static void test_objective(const lm_kernels *k)
   lm_model_free(m);
 }
 
+/* ---- the start ---- */
+
+/* GPT-2's vocabulary: near ln 50257, whatever the model is made of. */
+static void test_start(const lm_kernels *k, lm_model_config cfg)
+{
+  cfg.vocab_size = 50257;
+  lm_model *m = fixture_model(&cfg, k, LM_F32, MAX_B, false);
+  const lm_param_table *t = lm_model_params(m);
+  float *w = calloc(t->elements, sizeof *w);
+  lm_param_init(t, &cfg, 42, 0, t->elements, w);
+  fixture_set(m, k, w);
+  lm_loss loss = lm_model_eval(m, tokens, targets, MAX_B, T);
+  tap_ok(fabs(loss.sum / (double)loss.count - 10.824905) < 0.3, "an untrained model's loss is near ln 50257: %.4f",
+         loss.sum / (double)loss.count);
+  free(w);
+  lm_model_free(m);
+}
+
+/* ---- decay ---- */
+
+/* Without gradients a step shrinks matrices, a shared one once, and leaves all else. */
+static void test_decay(const lm_kernels *k, lm_model_config cfg)
+{
+  const lm_optimizer_config how = {.kind = LM_OPTIMIZER_ADAMW,
+                                   .adamw = {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.5f}};
+  lm_model *m = fixture_loaded(&cfg, k, LM_F32, 1, true);
+  const lm_param_table *t = lm_model_params(m);
+  lm_optimizer *opt;
+  lm_error err;
+  float *before = fixture_weights(t, 1), *after = calloc(t->elements, sizeof *after);
+  LM_ASSERT(lm_optimizer_new(&opt, t, lm_model_weights(m), LM_F32, k, &how, &err) == LM_OK);
+  lm_optimizer_step(opt, lm_model_gradients(m), 0.1f, 1, 1);
+  k->to_host(after, lm_model_weights(m), t->elements * sizeof *after);
+  size_t wrong = 0;
+  for (size_t i = 0; i < t->n; i++)
+    for (size_t j = t->params[i].offset; j < t->params[i].offset + t->params[i].count; j++) {
+      double want = (t->params[i].ndim == 2 ? 0.95 : 1) * (double)before[j];
+      wrong += fabs((double)after[j] - want) > (t->params[i].ndim == 2 ? 0x1p-23 * fabs(want) : 0);
+    }
+  tap_ok(wrong == 0, "%s: decay is for matrices alone, times 0.95", k->name);
+  lm_optimizer_free(opt);
+  lm_model_free(m);
+  free(before);
+  free(after);
+}
+
 int main(int argc, char **argv)
 {
   lm_comm comm;
@@ -296,6 +343,10 @@ int main(int argc, char **argv)
     test_dropout(k);
     test_documents(k);
     test_objective(k);
+    test_decay(k, variants[1].cfg);
+    test_decay(k, fixture_config(true, true));
   }
+  test_start(cpu, fixture_config(true, true));
+  test_start(cpu, fixture_llama());
   return tap_end();
 }
