@@ -41,6 +41,18 @@ typedef struct lm_attention {
   const lm_dropout *dropout; /* of the probabilities: part h, row query, element key; NULL: none */
 } lm_attention;
 
+/** Keys and values of sequences that grow a token at a time, and which of them a call is for. The arrays lie in the
+ *  backend's memory. */
+typedef struct lm_cache {
+  void *keys, *values;             /* [slots,H_kv,capacity,D] in t: a slot is a sequence's place */
+  int capacity;                    /* positions */
+  int H, H_kv, D;                  /* H a multiple of H_kv */
+  int B;                           /* sequences of this call */
+  const int32_t *slot;             /* [B], no two the same */
+  const int32_t *start, *position; /* [B]: the first position that is seen, and that of the (first) row;
+                                      0 <= start <= position < capacity */
+} lm_cache;
+
 /** What is added to the negative log-likelihood of a target. */
 typedef struct lm_objective {
   float z_loss;          /* >= 0: + z_loss lse^2.  Chowdhery et al., arXiv:2204.02311, section 5 */
@@ -54,6 +66,8 @@ typedef struct lm_sgd_config {
   bool nesterov;  /* look ahead: Sutskever et al., ICML 2013, eq. 3-4, in the form that torch.optim.SGD has */
   float decay;    /* >= 0, scaled by lr at each step */
 } lm_sgd_config;
+
+enum { LM_FEW_ROWS = 16 };
 
 typedef struct lm_kernels {
   const char *name; /* "ref", "cpu", "cuda" */
@@ -112,7 +126,8 @@ typedef struct lm_kernels {
   void (*rope)(lm_dtype t, void *qkv, const float *angles, int first, bool inverse, int B, int T, int H, int H_kv,
                int D);
 
-  /** y = x w^T + bias.  y [M,N]; x [M,K]; w [N,K] (output by input, as torch.nn.Linear); bias [N] or NULL. */
+  /** y = x w^T + bias.  y [M,N]; x [M,K]; w [N,K] (output by input, as torch.nn.Linear); bias [N] or NULL.
+   *  Up to M = LM_FEW_ROWS a row's result does not depend on how many there are. */
   void (*linear_fwd)(lm_dtype t, void *y, const void *x, const void *w, const void *bias, size_t M, int N, int K);
   /** dx = dy w.  dx [M,K]; dy [M,N]. */
   void (*linear_bwd_input)(lm_dtype t, void *dx, const void *dy, const void *w, size_t M, int N, int K);
@@ -141,6 +156,14 @@ typedef struct lm_kernels {
   /** dqkv [B,T,(H + 2 H_kv) D], dy, y [B,T,H D]. Same paper, Algorithm 4 (backward, from lse; scores recomputed). */
   void (*attention_bwd)(lm_dtype t, void *dqkv, const void *dy, const void *y, const float *lse, const void *qkv,
                         const lm_attention *a);
+
+  /** Keep keys and values: those of row (b,t) become position[b] + t of their slot.
+   *  qkv [B,T,(H + 2 H_kv) D] as for attention_fwd; position[b] + T <= capacity. start is not looked at. */
+  void (*cache_store)(lm_dtype t, const lm_cache *c, const void *qkv, int T);
+  /** One query a sequence against the keys and values kept: row position[b] of attention_fwd, from start[b] on.
+   *  y [B,H D]; q [B,(H + 2 H_kv) D], of which the query heads are read; position[b] is kept already. A sequence's
+   *  result does not depend on the others. */
+  void (*attention_next)(lm_dtype t, void *y, const void *q, const lm_cache *c);
 
   /** loss[r] = lse - z[r,target[r]], lse = log sum_{v<V} exp(z[r,v]), and 0 where target[r] < 0 (ignored). With an
    *  objective (NULL: none): lse - (1 - s) z[r,target[r]] - s mean_{v<V} z[r,v] + z_loss lse^2, s = label_smoothing.

@@ -186,6 +186,10 @@ static void compute(const product *p)
 void lm_linear_fwd_cpu(lm_dtype t, void *y, const void *x, const void *w, const void *bias, size_t M, int N, int K)
 {
   if (M == 0) return;
+  if (M <= LM_FEW_ROWS) {
+    lm_cpu_level()->few_rows(t, y, x, w, bias, M, (size_t)N, (size_t)K);
+    return;
+  }
   compute(&(product){.shape = {.type = t,
                                .to = t,
                                .bias = bias != NULL,

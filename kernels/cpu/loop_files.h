@@ -11,6 +11,14 @@ void LM_LEVEL(lm_attention_fwd)(lm_dtype t, void *y, float *lse, const void *qkv
 void LM_LEVEL(lm_attention_bwd)(lm_dtype t, void *dqkv, const void *dy, const void *y, const float *lse,
                                 const void *qkv, const lm_attention *a);
 
+/* cache.c */
+void LM_LEVEL(lm_cache_store)(lm_dtype t, const lm_cache *c, const void *qkv, int T);
+void LM_LEVEL(lm_attention_next)(lm_dtype t, void *y, const void *q, const lm_cache *c);
+
+/* few_rows.c */
+void LM_LEVEL(lm_few_rows)(lm_dtype t, void *y, const void *x, const void *w, const void *bias, size_t M, size_t N,
+                           size_t K);
+
 /* column_sums.c */
 void LM_LEVEL(lm_column_sums)(lm_dtype t, float *sum, const void *x, size_t rows, int C);
 

@@ -26,6 +26,8 @@ const lm_cpu_loops LM_LEVEL(lm_cpu_loops) = {
             .gelu_bwd = LM_LEVEL(lm_gelu_bwd),
             .attention_fwd = LM_LEVEL(lm_attention_fwd),
             .attention_bwd = LM_LEVEL(lm_attention_bwd),
+            .cache_store = LM_LEVEL(lm_cache_store),
+            .attention_next = LM_LEVEL(lm_attention_next),
             .cross_entropy = LM_LEVEL(lm_cross_entropy),
             .sum_squares = LM_LEVEL(lm_sum_squares),
             .scale = LM_LEVEL(lm_scale),
@@ -35,4 +37,5 @@ const lm_cpu_loops LM_LEVEL(lm_cpu_loops) = {
     .column_sums = LM_LEVEL(lm_column_sums),
     .widen = LM_LEVEL(lm_widen),
     .narrow = LM_LEVEL(lm_narrow),
+    .few_rows = LM_LEVEL(lm_few_rows),
 };

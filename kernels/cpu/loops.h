@@ -18,6 +18,9 @@ typedef struct lm_cpu_loops {
   void (*widen)(lm_dtype t, float *y, const uint16_t *x, size_t x_row, size_t rows, size_t n);
   /** y [rows,n] with rows y_row elements apart = x [rows,n] without gaps + bias [n] or NULL. On the calling thread. */
   void (*narrow)(lm_dtype t, uint16_t *y, size_t y_row, const float *x, const uint16_t *bias, size_t rows, size_t n);
+
+  /** linear_fwd where M <= LM_FEW_ROWS: it reads the weights once, which is what takes the time. */
+  void (*few_rows)(lm_dtype t, void *y, const void *x, const void *w, const void *bias, size_t M, size_t N, size_t K);
 } lm_cpu_loops;
 
 #if LM_X86_LEVELS

@@ -68,6 +68,9 @@ void lm_attention_fwd_ref(lm_dtype t, void *y, float *lse, const void *qkv, cons
 void lm_attention_bwd_ref(lm_dtype t, void *dqkv, const void *dy, const void *y, const float *lse, const void *qkv,
                           const lm_attention *a);
 
+void lm_cache_store_ref(lm_dtype t, const lm_cache *c, const void *qkv, int T);
+void lm_attention_next_ref(lm_dtype t, void *y, const void *q, const lm_cache *c);
+
 void lm_cross_entropy_ref(lm_dtype t, float *loss, void *z, const int32_t *target, const lm_objective *objective,
                           size_t rows, int V, int Vp, float scale);
 

@@ -119,6 +119,24 @@ static void check(const lm_kernels *cpu, const lm_kernels *ref, problem *p)
   free(p->dy);
 }
 
+/* A prompt's text must not depend on the prompts beside it. */
+static void check_few_rows(const lm_kernels *cpu, lm_dtype t)
+{
+  enum { N = 70, K = 133 };
+  size_t size = lm_dtype_size(t);
+  char *x = random_tensor(t, LM_FEW_ROWS * K, 5), *w = random_tensor(t, N * K, 6), *bias = random_tensor(t, N, 7);
+  char *all = random_tensor(t, LM_FEW_ROWS * N, 1), *some = random_tensor(t, LM_FEW_ROWS * N, 2);
+  bool same = true;
+  cpu->linear_fwd(t, all, x, w, bias, LM_FEW_ROWS, N, K);
+  for (size_t rows = 1; rows < LM_FEW_ROWS; rows++)
+    for (size_t first = 0; first + rows <= LM_FEW_ROWS; first += rows) {
+      cpu->linear_fwd(t, some, x + first * K * size, w, bias, rows, N, K);
+      same = same && memcmp(some, all + first * N * size, rows * N * size) == 0;
+    }
+  tap_ok(same, "%s %s: up to %d rows, each has the bits it has alone", cpu->isa, lm_dtype_name(t), LM_FEW_ROWS);
+  free(x), free(w), free(bias), free(all), free(some);
+}
+
 /* Every level that this CPU has: below the highest, bf16 is computed in f32, as f16 is on all. */
 static void check_level(const char *isa, const lm_kernels *ref)
 {
@@ -131,6 +149,7 @@ static void check_level(const char *isa, const lm_kernels *ref)
     return;
   }
   tap_ok(strcmp(cpu->isa, isa) == 0 && cpu->linear_fwd != ref->linear_fwd, "products of the CPU, loops for %s", isa);
+  for (int t = 0; t < 3; t++) check_few_rows(cpu, types[t]);
   for (int t = 0; t < 3; t++)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
       check(cpu, ref, &(problem){.t = types[t], .M = shapes[i].M, .N = shapes[i].N, .K = shapes[i].K});

@@ -558,6 +558,61 @@ static void attention(lm_dtype t, int B, int T, int H, int H_kv, int D)
   attention_with(t, B, T, H, H_kv, D, false, 0);
 }
 
+/* Sequences in slots that are not in order, each at a place of its own; with documents, some see only the last of what
+ * is kept. p[at] has room for slot, start and position. */
+static lm_cache cache_of(const lm_kernels *k, const call *c, void *const *p, int at, int last)
+{
+  enum { MOST = 8 };
+  int32_t lists[3][MOST];
+  const sizes *s = &c->s;
+  LM_ASSERT(s->B <= MOST);
+  for (int b = 0; b < s->B; b++) {
+    lists[0][b] = s->B - b; /* of B + 1 slots; 0 stays free */
+    lists[2][b] = (int32_t)random_in(7, (size_t)b, 0, last + 1);
+    lists[1][b] = s->documents ? lists[2][b] / 3 : 0;
+  }
+  for (int i = 0; i < 3; i++) k->to_device((int32_t *)p[at] + i * s->B, lists[i], (size_t)s->B * sizeof(int32_t));
+  const int32_t *device = p[at];
+  return (lm_cache){.keys = p[1],
+                    .values = p[2],
+                    .capacity = s->V,
+                    .H = s->H,
+                    .H_kv = s->H_kv,
+                    .D = s->K,
+                    .B = s->B,
+                    .slot = device,
+                    .start = device + s->B,
+                    .position = device + 2 * s->B};
+}
+
+static void run_cache_store(const lm_kernels *k, const call *c, void *const *p)
+{
+  lm_cache cache = cache_of(k, c, p, 3, c->s.V - c->s.T);
+  k->cache_store(c->t, &cache, p[0], c->s.T);
+}
+static void run_attention_next(const lm_kernels *k, const call *c, void *const *p)
+{
+  lm_cache cache = cache_of(k, c, p, 3, c->s.V - 1);
+  k->attention_next(c->t, p[4], p[0], &cache);
+}
+
+static void cache(lm_dtype t, int B, int T, int capacity, int H, int H_kv, int D, bool documents)
+{
+  size_t qkv = (size_t)B * (size_t)((H + 2 * H_kv) * D), kept = (size_t)(B + 1) * (size_t)(H_kv * capacity * D);
+  call c = new_call("cache_store", t, run_cache_store, 0);
+  c.s = (sizes){.B = B, .T = T, .V = capacity, .H = H, .H_kv = H_kv, .K = D, .documents = documents};
+  snprintf(c.shape, sizeof c.shape, "B=%d T=%d capacity=%d H=%d H_kv=%d D=%d%s", B, T, capacity, H, H_kv, D,
+           documents ? " documents" : "");
+  add(&c, "qkv", IN, t, qkv * (size_t)T, -2, 2);
+  add(&c, "keys", INOUT, t, kept, -2, 2), add(&c, "values", INOUT, t, kept, -2, 2);
+  add_starts(&c, 3 * (size_t)B);
+  compare(backend, &c);
+  c.name = "attention_next", c.run = run_attention_next, c.count = 0, c.tolerance = 5e-6;
+  add(&c, "qkv", IN, t, qkv, -2, 2), add(&c, "keys", IN, t, kept, -2, 2), add(&c, "values", IN, t, kept, -2, 2);
+  add_starts(&c, 3 * (size_t)B), add(&c, "y", OUT, t, (size_t)(B * H * D), 0, 0);
+  compare(backend, &c);
+}
+
 static void run_loss(const lm_kernels *k, const call *c, void *const *p)
 {
   k->cross_entropy(c->t, p[0], p[1], p[2], &c->s.objective, c->s.rows, c->s.V, c->s.Vp, 0);
@@ -610,6 +665,8 @@ static void test_operations_of(lm_dtype t)
   linear(t, 7, 5, 3, false);
   linear(t, 33, 65, 47, true);
   linear(t, 130, 70, 257, true);
+  linear(t, 16, 131, 100, true);
+  linear(t, 4, 40, 64, false);
   attention(t, 1, 1, 1, 1, 1);
   attention(t, 2, 7, 3, 3, 5);
   attention(t, 1, 67, 4, 2, 16);
@@ -620,6 +677,10 @@ static void test_operations_of(lm_dtype t)
   attention_with(t, 3, 200, 2, 1, 16, true, 0);
   attention_with(t, 2, 67, 4, 2, 5, false, 0.1f);
   attention_with(t, 1, 130, 2, 2, 8, true, 0.3f);
+  cache(t, 1, 1, 1, 1, 1, 1, false);
+  cache(t, 3, 5, 37, 4, 2, 5, true);
+  cache(t, 2, 64, 200, 4, 4, 64, false);
+  cache(t, 7, 3, 130, 6, 1, 40, true);
   cross_entropy(t, 1, 1, 1, (lm_objective){0});
   cross_entropy(t, 5, 17, 32, (lm_objective){0});
   cross_entropy(t, 9, 2050, 2176, (lm_objective){0});
