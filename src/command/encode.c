@@ -3,15 +3,18 @@
 #include "command/command.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "text/json_line.h"
+#include "text/utf8.h"
 #include "text/vocab.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 struct encode_options {
   const char *vocab, *text_key;
-  int pattern;
+  int pattern, invalid_utf8;
   bool specials, jsonl;
 };
 
@@ -26,13 +29,16 @@ static const lm_option options[] = {
      "each line is a JSON object with a document in it; else all of the input is one document"},
     {"text-key", LM_OPT_STRING, offsetof(struct encode_options, text_key), "text", NULL, NULL,
      "the key of the document in a JSON object"},
+    {"invalid-utf8", LM_OPT_CHOICE, offsetof(struct encode_options, invalid_utf8), "keep", LM_INVALID_WORDS, NULL,
+     "bytes that are not UTF-8 stay, become U+FFFD, or are an error"},
 };
 
 typedef struct job {
   const struct encode_options *o;
   lm_encoder *encoder;
   lm_ids ids;
-  lm_buffer out;
+  lm_buffer out, mended;
+  uint64_t bad; /* sequences that are not UTF-8 */
 } job;
 
 /* Write a number, and give back where the next character goes: printf takes longer than the encoding does. */
@@ -46,9 +52,24 @@ static char *write_number(char *to, uint32_t x)
   return to;
 }
 
+/* Bytes that are not UTF-8: counted, replaced or refused. */
+static lm_status check_utf8(job *j, const char **text, size_t *n, lm_error *err)
+{
+  size_t at = lm_utf8_valid(*text, *n);
+  if (at == *n) return LM_OK;
+  if (j->o->invalid_utf8 == LM_INVALID_REJECT) return lm_utf8_reject(*text, at, err);
+  if (j->o->invalid_utf8 == LM_INVALID_KEEP) return lm_utf8_replace(*text, *n, NULL, &j->bad, err);
+  j->mended.size = 0;
+  LM_TRY(lm_utf8_replace(*text, *n, &j->mended, &j->bad, err));
+  *text = j->mended.data;
+  *n = j->mended.size;
+  return LM_OK;
+}
+
 /* Encode a document and print its line. */
 static lm_status encode_document(job *j, const char *text, size_t n, lm_error *err)
 {
+  LM_TRY(check_utf8(j, &text, &n, err));
   j->ids.size = j->out.size = 0;
   LM_TRY(lm_encode(j->encoder, text, n, j->o->specials, &j->ids, err));
   LM_TRY(lm_buffer_reserve(&j->out, 11 * j->ids.size + 1, err));
@@ -87,7 +108,10 @@ static lm_status encode(job *j, const lm_vocab *v, lm_error *err)
   lm_status s = lm_file_read("-", &text, err);
   if (s == LM_OK) s = j->o->jsonl ? encode_lines(j, &text, err) : encode_document(j, text.data, text.size, err);
   lm_buffer_free(&text);
+  if (s == LM_OK && j->bad > 0)
+    lm_warn("%" PRIu64 " byte sequences are not UTF-8 (--invalid-utf8 keep|replace|reject)", j->bad);
   lm_buffer_free(&j->out);
+  lm_buffer_free(&j->mended);
   lm_ids_free(&j->ids);
   lm_encoder_free(j->encoder);
   return s;

@@ -55,6 +55,8 @@ static lm_status open_vocab(struct story *s, const struct generate_options *o, c
   if (lm_vocab_fingerprint(s->vocab) != r->vocab_fingerprint)
     return lm_fail(err, LM_EINVAL, "%s (fingerprint %016llx) is not the vocabulary that the model learned (%016llx)",
                    path, (unsigned long long)lm_vocab_fingerprint(s->vocab), (unsigned long long)r->vocab_fingerprint);
+  if (lm_vocab_end_of_text(s->vocab) == LM_NO_ID)
+    return lm_fail(err, LM_EINVAL, "%s: has no end of text, which stands before every document", path);
   return lm_encoder_new(&s->encoder, s->vocab, err);
 }
 
@@ -100,6 +102,7 @@ static void print_token(const lm_vocab *v, uint32_t id)
 {
   size_t n;
   const char *bytes = lm_vocab_bytes(v, id, &n);
+  if (bytes == NULL) return; /* an id that pads the vocabulary */
   fwrite(bytes, 1, n, stdout);
   fflush(stdout);
 }

@@ -5,7 +5,6 @@
 #include "text/decompress.h"
 #include "text/file_list.h"
 #include "text/json_line.h"
-#include "text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -199,38 +198,23 @@ static lm_status text_of_line(lm_documents *d, char *line, size_t n, const char 
   return s == LM_OK ? LM_OK : drop(d, s, &reason, err);
 }
 
-/* Count the bad sequences, the first at *text + at, and replace them where that is wanted. */
-static lm_status mend(lm_documents *d, size_t at, const char **text, size_t *n, lm_error *err)
-{
-  bool replace = d->cfg.invalid_utf8 == LM_INVALID_REPLACE;
-  const char *bytes = *text;
-  size_t copied = 0;
-  d->mended.size = 0;
-  while (at < *n) {
-    size_t bad = lm_utf8_bad(bytes + at, *n - at);
-    d->counts.invalid_utf8++;
-    if (replace) LM_TRY(lm_buffer_append(&d->mended, bytes + copied, at - copied, err));
-    if (replace) LM_TRY(lm_buffer_append(&d->mended, "\xef\xbf\xbd", 3, err));
-    copied = at += bad;
-    at += lm_utf8_valid(bytes + at, *n - at);
-  }
-  if (!replace) return LM_OK;
-  LM_TRY(lm_buffer_append(&d->mended, bytes + copied, *n - copied, err));
-  *text = d->mended.data;
-  *n = d->mended.size;
-  return LM_OK;
-}
-
 static lm_status check_utf8(lm_documents *d, const char **text, size_t *n, bool *is_document, lm_error *err)
 {
   size_t at = lm_utf8_valid(*text, *n);
   if (at == *n) return LM_OK;
-  if (d->cfg.invalid_utf8 != LM_INVALID_REJECT) return mend(d, at, text, n, err);
   lm_error reason = {.rank = -1};
+  d->mended.size = 0;
+  switch (d->cfg.invalid_utf8) {
+  case LM_INVALID_KEEP: return lm_utf8_replace(*text, *n, NULL, &d->counts.invalid_utf8, err);
+  case LM_INVALID_REPLACE:
+    LM_TRY(lm_utf8_replace(*text, *n, &d->mended, &d->counts.invalid_utf8, err));
+    *text = d->mended.data;
+    *n = d->mended.size;
+    return LM_OK;
+  case LM_INVALID_REJECT: break;
+  }
   *is_document = false;
-  lm_status s = lm_fail(&reason, LM_EINVAL, "byte %zu of the document (0x%02x) is not UTF-8", at + 1,
-                        (unsigned)(unsigned char)(*text)[at]);
-  return drop(d, s, &reason, err);
+  return drop(d, lm_utf8_reject(*text, at, &reason), &reason, err);
 }
 
 /* The next record of the open file that is a document, maybe an empty one; *text is NULL where the file is used up. */

@@ -3,7 +3,7 @@
 #ifndef LM_TEXT_DOCUMENTS_H
 #define LM_TEXT_DOCUMENTS_H
 
-#include "base/memory.h"
+#include "text/utf8.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -11,10 +11,6 @@
  * Lines, everything else, stdin too, is text. */
 typedef enum lm_format { LM_FORMAT_AUTO, LM_FORMAT_TEXT, LM_FORMAT_JSONL } lm_format;
 #define LM_FORMAT_WORDS "auto|text|jsonl" /* for option tables, in the order of the enum */
-
-/* What becomes of bytes that are not UTF-8: they stay; each bad sequence becomes U+FFFD; the document is broken. */
-typedef enum lm_invalid_utf8 { LM_INVALID_KEEP, LM_INVALID_REPLACE, LM_INVALID_REJECT } lm_invalid_utf8;
-#define LM_INVALID_WORDS "keep|replace|reject" /* for option tables, in the order of the enum */
 
 typedef struct lm_documents_config {
   const char *text_key;  /* of jsonl; "text" */

@@ -48,6 +48,7 @@ struct lm_encoder {
   short_line *lines;
   long_entry *longs;
   lm_merger merger;
+  lm_regex_walk *walk; /* of LM_PATTERN_OTHER */
 };
 
 void lm_ids_free(lm_ids *ids)
@@ -62,11 +63,13 @@ void lm_encoder_free(lm_encoder *e)
   free(e->lines);
   free(e->longs);
   lm_merger_free(&e->merger);
+  lm_regex_walk_free(e->walk);
   free(e);
 }
 
 static lm_status allocate(lm_encoder *e, lm_error *err)
 {
+  if (e->v->regex != NULL) LM_TRY(lm_regex_walk_new(&e->walk, e->v->regex, err));
   LM_TRY(lm_alloc(&e->lines, SHORT_LINES, sizeof *e->lines, "the cache of an encoder", err));
   return lm_alloc(&e->longs, LONG_SLOTS, sizeof *e->longs, "the cache of an encoder", err);
 }
@@ -189,12 +192,16 @@ static inline lm_status encode_next(lm_encoder *e, const pending *p, lm_ids *out
 static lm_status encode_ordinary(lm_encoder *e, const char *text, size_t n, lm_ids *out, lm_error *err)
 {
   pending batch[BATCH];
+  if (e->walk != NULL) lm_regex_walk_begin(e->walk, text, n);
   for (size_t i = 0; i < n;) {
     size_t count = 0;
     for (; count < BATCH && i < n; count++) {
       pending *p = &batch[count];
       p->bytes = text + i;
-      p->n = lm_split_next(e->v->pattern, text + i, n - i);
+      if (e->walk == NULL)
+        p->n = lm_split_next(e->v->pattern, text + i, n - i);
+      else
+        LM_TRY(lm_regex_walk_next(e->walk, i, &p->n, err));
       p->line = NULL;
       if (p->n <= SHORT_BYTES) {
         load_key(text + i, p->n, n - i, p->key);

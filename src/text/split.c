@@ -1,4 +1,4 @@
-/* src/text/split.c - the split patterns of GPT-2, cl100k, Llama 3 and o200k by hand. */
+/* src/text/split.c - the split patterns of GPT-2, cl100k, Llama 3, Qwen 2 and o200k by hand. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "text/split.h"
 #include "text/unicode.h"
@@ -96,13 +96,13 @@ static size_t lines_or_spaces(const uint8_t *s, size_t n)
 
 /* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
  */
-static size_t next_cl100k(const uint8_t *s, size_t n)
+static inline size_t next_cl100k(const uint8_t *s, size_t n, bool one_number)
 {
   size_t length, second, i = contraction(s, n, true);
   if (i > 0) return i;
   unsigned class = lm_utf8_class(s, n, &length);
   if ((class & L) != 0) return run(s, length, n, L, true);
-  if ((class & N) != 0) return three_numbers(s, n);
+  if ((class & N) != 0) return one_number ? length : three_numbers(s, n);
   if ((class & NEWLINE) == 0 && (class_at(s, length, n, &second) & L) != 0) return run(s, length + second, n, L, true);
   i = punctuation(s, n, false);
   return i > 0 ? i : lines_or_spaces(s, n);
@@ -154,7 +154,8 @@ size_t lm_split_next(lm_pattern pattern, const char *text, size_t n)
   switch (pattern) {
   case LM_PATTERN_GPT2: return next_gpt2(s, n);
   case LM_PATTERN_O200K: return next_o200k(s, n);
-  default: return next_cl100k(s, n); /* Llama 3 took the pattern of cl100k */
+  case LM_PATTERN_QWEN2: return next_cl100k(s, n, true);
+  default: return next_cl100k(s, n, false); /* Llama 3 took the pattern of cl100k */
   }
 }
 
@@ -167,6 +168,8 @@ static const struct {
     {LM_PATTERN_GPT2, "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"},
     {LM_PATTERN_LLAMA3, "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}"
                         "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
+    {LM_PATTERN_QWEN2, "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
+                       "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
     {LM_PATTERN_O200K, "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+"
                        "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
                        "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*"
@@ -177,7 +180,7 @@ enum { N_SPELLINGS = sizeof spellings / sizeof spellings[0] };
 
 const char *lm_pattern_name(lm_pattern pattern)
 {
-  static const char *const names[] = {"gpt2", "cl100k", "o200k", "llama3"};
+  static const char *const names[] = {"gpt2", "cl100k", "o200k", "llama3", "qwen2", "auto", "other"};
   return names[pattern];
 }
 

@@ -2,7 +2,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "text/utf8.h"
 
-#include <stdint.h>
 #include <string.h>
 
 /* How many of the bytes at s, at most n, are the beginning of a character; in *whole, how many it needs. 0: none. */
@@ -40,4 +39,24 @@ size_t lm_utf8_bad(const char *text, size_t n)
 {
   size_t whole, length = begun((const unsigned char *)text, n, &whole);
   return length > 0 ? length : 1;
+}
+
+lm_status lm_utf8_replace(const char *text, size_t n, lm_buffer *out, uint64_t *bad, lm_error *err)
+{
+  for (size_t at = 0; at < n;) {
+    size_t good = lm_utf8_valid(text + at, n - at);
+    if (out != NULL) LM_TRY(lm_buffer_append(out, text + at, good, err));
+    at += good;
+    if (at == n) break;
+    if (out != NULL) LM_TRY(lm_buffer_append(out, "\xef\xbf\xbd", 3, err));
+    at += lm_utf8_bad(text + at, n - at);
+    ++*bad;
+  }
+  return LM_OK;
+}
+
+lm_status lm_utf8_reject(const char *text, size_t at, lm_error *err)
+{
+  return lm_fail(err, LM_EINVAL, "byte %zu of the document (0x%02x) is not UTF-8", at + 1,
+                 (unsigned)(unsigned char)text[at]);
 }

@@ -21,6 +21,7 @@ lm_status lm_vocab_new(lm_vocab **out, lm_pattern pattern, lm_error *err)
 void lm_vocab_free(lm_vocab *v)
 {
   if (v == NULL) return;
+  lm_regex_free(v->regex);
   free(v->tokens);
   free(v->merges);
   free(v->specials);
@@ -287,6 +288,11 @@ uint32_t lm_vocab_end_of_text(const lm_vocab *v)
 lm_pattern lm_vocab_pattern(const lm_vocab *v)
 {
   return v->pattern;
+}
+
+const char *lm_vocab_regex(const lm_vocab *v)
+{
+  return v->regex != NULL ? lm_regex_text(v->regex) : lm_pattern_regex(v->pattern);
 }
 
 bool lm_vocab_is_special(const lm_vocab *v, uint32_t id)

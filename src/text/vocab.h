@@ -12,10 +12,12 @@ typedef enum lm_pattern {
   LM_PATTERN_CL100K,
   LM_PATTERN_O200K,
   LM_PATTERN_LLAMA3,
-  LM_PATTERN_AUTO, /* only for lm_vocab_load(): the pattern that a known rank file was made with, told by its size */
+  LM_PATTERN_QWEN2, /* cl100k's with numbers one by one */
+  LM_PATTERN_AUTO,  /* only for lm_vocab_load(): the pattern that a known rank file was made with, told by its size */
+  LM_PATTERN_OTHER, /* a tokenizer.json's own regular expression, matched by PCRE2 */
 } lm_pattern;
 /* For option tables, in the order of the enum: of what is made, and of what is loaded. */
-#define LM_PATTERN_WORDS         "gpt2|cl100k|o200k|llama3"
+#define LM_PATTERN_WORDS         "gpt2|cl100k|o200k|llama3|qwen2"
 #define LM_PATTERN_WORDS_OR_AUTO LM_PATTERN_WORDS "|auto"
 
 typedef struct lm_vocab lm_vocab; /* opaque, immutable once loaded: threads may share it */
@@ -41,6 +43,7 @@ lm_status lm_vocab_from_merges(lm_vocab **out, const uint32_t (*merges)[2], size
 uint32_t lm_vocab_size(const lm_vocab *v);        /* ids are [0, size), special tokens included */
 uint32_t lm_vocab_end_of_text(const lm_vocab *v); /* closes every document; LM_NO_ID where a tokenizer.json has none */
 lm_pattern lm_vocab_pattern(const lm_vocab *v);
+const char *lm_vocab_regex(const lm_vocab *v); /* the expression that the pattern stands for */
 
 bool lm_vocab_is_special(const lm_vocab *v, uint32_t id); /* id < lm_vocab_size() */
 

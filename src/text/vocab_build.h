@@ -4,6 +4,7 @@
 #define LM_TEXT_VOCAB_BUILD_H
 
 #include "text/split.h"
+#include "text/split_regex.h"
 #include "text/vocab.h"
 
 /* Far above any vocabulary in use: two ids and a rank fit in 64 bits, and a broken file cannot ask for all memory. */
@@ -27,6 +28,7 @@ typedef struct lm_special {
 
 struct lm_vocab {
   lm_pattern pattern;
+  lm_regex *regex;  /* of LM_PATTERN_OTHER */
   bool by_rank;     /* of a rank file: any two tokens whose joined bytes are a token merge, with its id as rank */
   bool whole_first; /* a piece that is a token is that token, before any merge */
   uint32_t size, end_of_text;

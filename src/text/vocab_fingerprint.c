@@ -81,7 +81,7 @@ static bool tokens_say_it_all(const lm_vocab *v)
 
 uint64_t lm_vocab_fingerprint(const lm_vocab *v)
 {
-  const char *regex = lm_pattern_regex(v->pattern);
+  const char *regex = lm_vocab_regex(v);
   merges w = {.v = v, .hash = hash_tokens(v, lm_hash(regex, strlen(regex)))};
   if (tokens_say_it_all(v)) return w.hash;
   lm_vocab_walk_merges(v, hash_merge, &w);

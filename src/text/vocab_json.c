@@ -73,12 +73,12 @@ static lm_status check_byte_level(const json_t *part, bool own_split, lm_error *
   if (flag(part, "add_prefix_space", true))
     return refuse(err, "pre_tokenizer ByteLevel with add_prefix_space", "add_prefix_space false");
   if (flag(part, "use_regex", true) != own_split)
-    return own_split ? refuse(err, "pre_tokenizer ByteLevel with use_regex false and no Split", "a known split pattern")
+    return own_split ? refuse(err, "pre_tokenizer ByteLevel with use_regex false and no Split", "a split pattern")
                      : refuse(err, "pre_tokenizer ByteLevel with use_regex behind a Split", "use_regex false");
   return LM_OK;
 }
 
-static lm_status read_split(const json_t *part, lm_pattern *pattern, lm_error *err)
+static lm_status read_split(const json_t *part, lm_vocab *v, lm_error *err)
 {
   if (!is_type(part, "Split")) return refuse_type(err, "a pre_tokenizer", part, "ByteLevel, or Split and ByteLevel");
   const char *behavior = json_string_value(json_object_get(part, "behavior"));
@@ -88,15 +88,16 @@ static lm_status read_split(const json_t *part, lm_pattern *pattern, lm_error *e
     return lm_fail(err, LM_EINVAL, "pre_tokenizer Split with behavior '%s' cannot be honoured, only Isolated can",
                    behavior != NULL ? behavior : "?");
   const char *regex = json_string_value(json_object_get(json_object_get(part, "pattern"), "Regex"));
-  if (regex == NULL) return refuse(err, "pre_tokenizer Split without a Regex", "a known regular expression");
-  if (lm_pattern_of_regex(regex, pattern)) return LM_OK;
-  return lm_fail(err, LM_EINVAL, "pre_tokenizer Split by '%.400s' cannot be honoured, only the patterns %s can", regex,
-                 LM_PATTERN_WORDS);
+  if (regex == NULL) return refuse(err, "pre_tokenizer Split without a Regex", "a regular expression");
+  if (lm_pattern_of_regex(regex, &v->pattern)) return LM_OK;
+  v->pattern = LM_PATTERN_OTHER;
+  lm_status s = removed ? refuse(err, "Removed", "Isolated") : lm_regex_new(&v->regex, regex, err);
+  return s == LM_OK ? LM_OK : lm_fail_in(err, s, "pre_tokenizer Split by '%.400s'", regex);
 }
 
-static lm_status read_pre_tokenizer(const json_t *part, lm_pattern *pattern, lm_error *err)
+static lm_status read_pre_tokenizer(const json_t *part, lm_vocab *v, lm_error *err)
 {
-  *pattern = LM_PATTERN_GPT2;
+  v->pattern = LM_PATTERN_GPT2;
   if (is_absent(part)) return refuse(err, "no pre_tokenizer", "ByteLevel, or Split and ByteLevel,");
   if (!is_type(part, "Sequence")) return check_byte_level(part, true, err);
   const json_t *steps = json_object_get(part, "pretokenizers");
@@ -105,7 +106,7 @@ static lm_status read_pre_tokenizer(const json_t *part, lm_pattern *pattern, lm_
     return lm_fail(err, LM_EINVAL,
                    "a pre_tokenizer Sequence of %zu steps cannot be honoured, only Split and ByteLevel can",
                    json_array_size(steps));
-  LM_TRY(read_split(json_array_get(steps, 0), pattern, err));
+  LM_TRY(read_split(json_array_get(steps, 0), v, err));
   return check_byte_level(json_array_get(steps, 1), false, err);
 }
 
@@ -255,7 +256,7 @@ static lm_status read_model(lm_vocab *v, const json_t *root, lm_error *err)
   LM_TRY(check_rest(root, err));
   LM_TRY(check_post_processor(json_object_get(root, "post_processor"), err));
   LM_TRY(check_model(model, err));
-  LM_TRY(read_pre_tokenizer(json_object_get(root, "pre_tokenizer"), &v->pattern, err));
+  LM_TRY(read_pre_tokenizer(json_object_get(root, "pre_tokenizer"), v, err));
   v->whole_first = flag(model, "ignore_merges", false);
   reader r = {.v = v, .vocab = json_object_get(model, "vocab"), .added = json_object()};
   if (r.added == NULL) return lm_fail(err, LM_ENOMEM, "no memory for the added tokens");
@@ -345,7 +346,7 @@ static lm_status write_pre_tokenizer(writer *w)
 {
   static const char byte_level[] = "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, "
                                    "\"use_regex\": %s}";
-  const char *regex = lm_pattern_regex(w->v->pattern);
+  const char *regex = lm_vocab_regex(w->v);
   LM_TRY(lm_buffer_printf(&w->out, w->err, "  \"normalizer\": null,\n  \"pre_tokenizer\": "));
   if (w->v->pattern == LM_PATTERN_GPT2) {
     LM_TRY(lm_buffer_printf(&w->out, w->err, byte_level, "true"));

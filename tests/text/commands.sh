@@ -17,6 +17,12 @@ tap_is "$(printf '<|end' | "$MPILM" encode --vocab bytes --specials)" "60 124 10
 printf '{"text":"a"}\n{"txt":"b"}\n' >bad.jsonl
 tap_exit 2 "a line without the key" -- sh -c '"$MPILM" encode --vocab bytes --jsonl <bad.jsonl'
 tap_like "$tap_err" "line 2.*text" "is named"
+tap_is "$(printf 'caf\xe9' | "$MPILM" encode --vocab bytes 2>keep.err)" "99 97 102 233" "bytes that are not UTF-8 stay"
+tap_like "$(cat keep.err)" "1 byte sequences are not UTF-8" "and are counted"
+tap_is "$(printf 'a\xf0\x9f\x98b' | "$MPILM" encode --vocab bytes --invalid-utf8 replace 2>keep.err)" \
+  "97 239 191 189 98" "or become one U+FFFD"
+tap_exit 2 "or are an error" -- sh -c 'printf "caf\351" | "$MPILM" encode --vocab bytes --invalid-utf8 reject'
+tap_like "$tap_err" "byte 4 .*0xe9" "that says where"
 tap_exit 2 "a vocabulary is needed" -- "$MPILM" encode
 tap_exit 2 "and must be there" -- "$MPILM" encode --vocab nowhere.json
 tap_like "$tap_err" "nowhere.json" "else it is named"

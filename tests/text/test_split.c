@@ -2,6 +2,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/tap.h"
 #include "text/split.h"
+#include "text/split_regex.h"
 #include "text/unicode.h"
 
 #include <stdio.h>
@@ -92,7 +93,7 @@ static void test_bytes(void)
   for (int round = 0; round < 20000 && moves; round++) {
     char text[12];
     for (size_t i = 0; i < sizeof text; i++) text[i] = (char)((state = state * 1664525u + 1013904223u) >> 24);
-    for (int p = LM_PATTERN_GPT2; p <= LM_PATTERN_LLAMA3; p++)
+    for (int p = LM_PATTERN_GPT2; p <= LM_PATTERN_QWEN2; p++)
       for (size_t i = 0; i < sizeof text && moves;) {
         size_t k = lm_split_next((lm_pattern)p, text + i, sizeof text - i);
         moves = k >= 1 && k <= sizeof text - i;
@@ -141,7 +142,7 @@ static void test_classes(void)
 static void test_names(void)
 {
   bool same = true;
-  for (int i = LM_PATTERN_GPT2; i <= LM_PATTERN_LLAMA3; i++) {
+  for (int i = LM_PATTERN_GPT2; i <= LM_PATTERN_QWEN2; i++) {
     lm_pattern found;
     same &= lm_pattern_of_regex(lm_pattern_regex((lm_pattern)i), &found) &&
             strcmp(lm_pattern_regex(found), lm_pattern_regex((lm_pattern)i)) == 0;
@@ -149,6 +150,130 @@ static void test_names(void)
   tap_ok(same, "the expression of a pattern leads back to it");
   lm_pattern found;
   tap_ok(!lm_pattern_of_regex("\\w+|\\s", &found), "an unknown expression has no pattern");
+}
+
+static void test_qwen2(void)
+{
+  tap_ok(splits(LM_PATTERN_QWEN2, "x 1234567 a", "x| |1|2|3|4|5|6|7| a"), "numbers one by one");
+}
+
+/* ---- PCRE2 as another reader of the same expressions ---- */
+
+/* Characters near every border of the patterns; all of them older than the Unicode of any PCRE2 in use. */
+static const char *const alphabet[] = {
+    "a",
+    "b",
+    "s",
+    "t",
+    "r",
+    "e",
+    "v",
+    "l",
+    "L",
+    "m",
+    "D",
+    "S",
+    "'",
+    "'s",
+    "'LL",
+    "'\xc5\xbf",
+    " ",
+    " ",
+    "  ",
+    "\n",
+    "\r",
+    "\t",
+    "\v",
+    "1",
+    "2",
+    "34",
+    "567",
+    "!",
+    "?",
+    "/",
+    "//",
+    "_",
+    "-",
+    "\x1c",
+    "\x7f",
+    "\xc2\x85" /* U+0085 */,
+    "\xc2\xa0" /* U+00A0 */,
+    "\xc2\xb2" /* U+00B2, No */,
+    "\xc3\x89" /* U+00C9, Lu */,
+    "\xc3\xa9" /* U+00E9, Ll */,
+    "\xc7\x85" /* U+01C5, Lt */,
+    "\xca\xb0" /* U+02B0, Lm */,
+    "\xcc\x81" /* U+0301, Mn */,
+    "\xd9\xa3" /* U+0663, Nd */,
+    "\xe0\xa4\xb9" /* U+0939, Lo */,
+    "\xe0\xa4\xbf" /* U+093F, Mc */,
+    "\xe1\x9a\x80" /* U+1680, Zs */,
+    "\xe1\xa0\x8e" /* U+180E, Cf */,
+    "\xe2\x80\x8b" /* U+200B */,
+    "\xe2\x80\x99" /* U+2019 */,
+    "\xe2\x80\xa8" /* U+2028 */,
+    "\xe2\x85\xa0" /* U+2160, Nl */,
+    "\xe3\x80\x80" /* U+3000 */,
+    "\xe6\x97\xa5" /* U+65E5, Lo */,
+    "\xef\xbb\xbf" /* U+FEFF */,
+    "\xf0\x9f\x98\x80" /* U+1F600 */,
+    "\xf0\x90\x90\x80" /* U+10400, Lu */,
+};
+enum { N_ALPHABET = sizeof alphabet / sizeof alphabet[0] };
+
+/* Do the hand-written pattern and its expression cut a text alike? */
+static bool cut_alike(lm_pattern p, lm_regex_walk *w, const char *text, size_t n)
+{
+  lm_error err;
+  lm_regex_walk_begin(w, text, n);
+  for (size_t i = 0; i < n;) {
+    size_t hand = lm_split_next(p, text + i, n - i), want;
+    if (lm_regex_walk_next(w, i, &want, &err) != LM_OK || hand != want) {
+      fprintf(stderr, "# %s: byte %zu: a piece of %zu bytes, want %zu, of '%s'\n", lm_pattern_name(p), i, hand, want,
+              text);
+      return false;
+    }
+    i += hand;
+  }
+  return true;
+}
+
+static void test_oracle(void)
+{
+  unsigned state = 12345;
+  for (int p = LM_PATTERN_GPT2; p <= LM_PATTERN_QWEN2; p++) {
+    lm_regex *r;
+    lm_regex_walk *w;
+    lm_error err = {0};
+    if (lm_regex_new(&r, lm_pattern_regex((lm_pattern)p), &err) != LM_OK || lm_regex_walk_new(&w, r, &err) != LM_OK)
+      abort();
+    int same = 0;
+    for (int round = 0; round < 20000; round++) {
+      char text[256] = "";
+      size_t n = 0;
+      for (int k = 1 + round % 24; k > 0; k--) {
+        state = state * 1664525u + 1013904223u;
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s", alphabet[(state >> 8) % N_ALPHABET]);
+      }
+      same += cut_alike((lm_pattern)p, w, text, n);
+    }
+    tap_ok(same == 20000, "%s: 20000 random texts are cut as PCRE2 cuts them", lm_pattern_name((lm_pattern)p));
+    lm_regex_walk_free(w);
+    lm_regex_free(r);
+  }
+}
+
+static void test_regex_refused(void)
+{
+  static const struct {
+    const char *regex, *word;
+  } rows[] = {{"(a", "parenthes"}, {"[^\\S]", "\\S"}, {"\\h+", "\\h"}, {"[a-z&&[^b]]", "&&"}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    lm_regex *r;
+    lm_error err = {0};
+    tap_ok(lm_regex_new(&r, rows[i].regex, &err) == LM_EINVAL && r == NULL && strstr(err.text, rows[i].word) != NULL,
+           "'%s' is refused: %s", rows[i].regex, err.text);
+  }
 }
 
 int main(int argc, char **argv)
@@ -161,5 +286,8 @@ int main(int argc, char **argv)
   test_bytes();
   test_classes();
   test_names();
+  test_qwen2();
+  test_oracle();
+  test_regex_refused();
   return tap_end();
 }
