@@ -62,7 +62,7 @@ static lm_status evaluate(const lm_comm *comm, const struct eval_options *o, con
   if (s == LM_OK && r->cfg.data.document_mask)
     lm_model_mask_documents(r->model, (int32_t)lm_dataset_info(data)->end_of_text);
   if (s == LM_OK)
-    s = lm_evaluate(comm, r->model, data, (uint64_t)cfg->eval.windows, micro, tokens, targets, &loss, err);
+    s = lm_evaluate(comm, r->model, data, (uint64_t)cfg->eval.windows, micro, tokens, targets, NULL, &loss, err);
   if (s == LM_OK && loss.count == 0) s = lm_fail(err, LM_STOPPED, "the evaluation was interrupted");
   if (s == LM_OK && comm->rank == 0) print(o, cfg, r->step, &loss);
   free(tokens);

@@ -25,6 +25,10 @@ const lm_option lm_config_options[] = {
      "stop after this step as a stop request would: checkpoint, exit code 75; 0 is never"},
     {"run.threads", LM_OPT_INT, AT(run.threads), "0", "[0, 4096]", "threads",
      "threads of a rank; 0 is OMP_NUM_THREADS where set, else the cores divided by the ranks of the node"},
+    {"run.hang_timeout", LM_OPT_FLOAT, AT(run.hang_timeout), "600", "[0, 1e6]", "seconds",
+     "the longest that one phase of a step may last (data, compute, gradients, checkpoint ...): then the rank that "
+     "never "
+     "arrived is named and the job ends with exit code 1; 0 is for ever"},
     {"run.max_skipped", LM_OPT_INT, AT(run.max_skipped), "20", "[0, 1e9]", "steps",
      "so many non-finite updates in a row are left out; one more ends the run with exit code 1"},
     {"run.deadline_margin", LM_OPT_FLOAT, AT(run.deadline_margin), "60", "[0, 86400]", "seconds",

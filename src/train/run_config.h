@@ -20,6 +20,7 @@ typedef struct lm_config {
   struct {
     const char *folder;
     int64_t seed, steps, stop_after, threads, max_skipped;
+    double hang_timeout;
     double deadline_margin;
     bool reproducible;
   } run;
@@ -64,7 +65,7 @@ typedef struct lm_config {
   } log;
 } lm_config;
 
-enum { LM_CONFIG_N_OPTIONS = 68 };
+enum { LM_CONFIG_N_OPTIONS = 69 };
 extern const lm_option lm_config_options[LM_CONFIG_N_OPTIONS];
 
 /** Fill a config: defaults, preset, YAML file, overrides, in rising strength; then check what no single row can. Local.

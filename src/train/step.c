@@ -58,8 +58,10 @@ static lm_status accumulate(lm_trainer *t, struct shares *mine, lm_error *err)
   for (uint64_t done = 0; done < count;) {
     int B = count - done < (uint64_t)t->micro ? (int)(count - done) : t->micro;
     double begin = lm_clock();
+    lm_watchdog_phase(t->watchdog, t->at.step + 1, "data");
     LM_TRY(lm_loader_fetch(t->loader, t->at.position, first + done, (uint64_t)B, t->tokens, t->targets, err));
     double fetched = lm_clock();
+    lm_watchdog_phase(t->watchdog, t->at.step + 1, "compute");
     const lm_train_args args = train_args(t, t->at.position + first + done);
     lm_gradsync_begin_micro(t->sync);
     lm_loss loss = lm_model_train(t->model, t->tokens, t->targets, B, t->T, &args);
@@ -172,18 +174,22 @@ lm_status lm_trainer_step(lm_trainer *t, lm_step_result *out, lm_error *err)
 {
   double begin = lm_clock();
   struct shares s = {0};
+  lm_watchdog_phase(t->watchdog, t->at.step + 1, "step");
   faults_before(t->at.step + 1);
   lm_status mine = accumulate(t, &s, err);
   double accumulated = lm_clock();
+  lm_watchdog_phase(t->watchdog, t->at.step + 1, "gradients");
   lm_gradsync_finish(t->sync);
   s.reduce = lm_clock() - accumulated;
   s.failed = mine != LM_OK;
   s.stop = lm_stop_requested();
+  lm_watchdog_phase(t->watchdog, t->at.step + 1, "agreement");
   agree_on_step(t->comm, &s);
   if (t->losses != NULL) s.loss = sum_losses(t);
   if (s.failed > 0) return lm_agree(t->comm, mine, err);
 
   double reduced = lm_clock();
+  lm_watchdog_phase(t->watchdog, t->at.step + 1, "update");
   *out = (lm_step_result){.stop = s.stop > 0};
   lm_metrics_row *row = &out->row;
   row->loss = s.loss / s.targets;

@@ -106,6 +106,7 @@ static lm_status make_gradsync(lm_trainer *t, lm_error *err)
 
 static void release(lm_trainer *t)
 {
+  lm_watchdog_stop(t->watchdog);
   lm_metrics_close(t->metrics);
   lm_buffer_free(&t->config_text);
   lm_gradsync_free(t->sync);
@@ -246,6 +247,7 @@ static lm_status save(lm_trainer *t, lm_error *err)
                         .program = program,
                         .world = (uint64_t)t->comm->size,
                         .vocab = lm_dataset_info(t->data)->vocab_fingerprint};
+  lm_watchdog_phase(t->watchdog, t->at.step, "checkpoint");
   lm_status s = describe_program(t, program, err);
   if (s == LM_OK) s = lm_state_to_save(&state, t->comm, t->model, t->optimizer, &t->at, &from, err);
   s = lm_agree(t->comm, s, err);
@@ -260,8 +262,9 @@ static lm_status save(lm_trainer *t, lm_error *err)
 static lm_status evaluate(lm_trainer *t, double *mean, lm_error *err)
 {
   lm_loss loss;
-  LM_TRY(lm_evaluate(t->comm, t->model, t->val, (uint64_t)t->cfg->eval.windows, t->micro, t->tokens, t->targets, &loss,
-                     err));
+  const lm_watched watched = {t->watchdog, t->at.step};
+  LM_TRY(lm_evaluate(t->comm, t->model, t->val, (uint64_t)t->cfg->eval.windows, t->micro, t->tokens, t->targets,
+                     &watched, &loss, err));
   *mean = loss.count > 0 ? loss.sum / (double)loss.count : NAN;
   return LM_OK;
 }
@@ -341,6 +344,8 @@ static lm_status loop(lm_trainer *t, lm_error *err)
 static lm_status run(lm_trainer *t, const lm_options *options, lm_error *err)
 {
   LM_TRY(lm_checkpoint_prepare(t->comm, t->cfg->run.folder, err));
+  lm_status watching = lm_watchdog_start(&t->watchdog, t->comm, t->cfg->run.folder, t->cfg->run.hang_timeout, err);
+  LM_TRY(lm_agree(t->comm, watching, err));
   LM_TRY(start(t, err));
   if (t->at.step >= (uint64_t)t->cfg->run.steps) {
     lm_info("already at step %" PRIu64 " of %lld: nothing left to do", t->at.step, (long long)t->cfg->run.steps);

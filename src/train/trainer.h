@@ -5,6 +5,7 @@
 
 #include "batch/dataset.h"
 #include "batch/loader.h"
+#include "comm/watchdog.h"
 #include "gradsync/gradsync.h"
 #include "train/metrics.h"
 #include "train/run_config.h"
@@ -25,6 +26,7 @@ typedef struct lm_trainer {
   uint64_t *samples;         /* [batch.global], NULL unless log.samples */
   double *losses;            /* [batch.global], one a sequence; NULL unless run.reproducible */
   lm_progress at;
+  lm_watchdog *watchdog; /* NULL: none */
   lm_schedule schedule;
   double peak_flops;                 /* of all ranks, measured at the start */
   lm_metrics *metrics;               /* rank 0 */

@@ -1,0 +1,29 @@
+/* src/comm/watchdog.h - a rank that never arrives is named, and the job ends instead of waiting for ever. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef LM_COMM_WATCHDOG_H
+#define LM_COMM_WATCHDOG_H
+
+#include "comm/comm.h"
+
+/* MPI cannot say that a rank hangs: all others are inside MPI, waiting for it. So each rank has a thread that knows the
+ * phase its main thread is in. Where a phase lasts for half of the time limit, the thread notes it in a small file in
+ * the run folder; at the limit, one thread reads the notes of all ranks, says who is where, and ends its process, and
+ * with it the job. Nothing is written while all is well, and MPI is never called. The time in which a process is
+ * stopped (SIGSTOP, a suspended job) does not count against its own limit. */
+typedef struct lm_watchdog lm_watchdog; /* opaque */
+
+/** Start the thread. Local; notes that an earlier start left in the folder are removed.
+ *  @param folder   exists; copied
+ *  @param timeout  seconds that one phase may last; 0: no watchdog, *out is NULL
+ *  @return LM_ENOMEM, LM_EIO where the thread cannot be made */
+lm_status lm_watchdog_start(lm_watchdog **out, const lm_comm *comm, const char *folder, double timeout,
+                            lm_error *err) LM_NODISCARD;
+
+/** The main thread enters a phase of a step; its time begins anew. Local, cheap; w may be NULL.
+ *  @param phase  a literal, "gradients": kept */
+void lm_watchdog_phase(lm_watchdog *w, uint64_t step, const char *phase);
+
+/** End the thread and remove the note. Local; w may be NULL. */
+void lm_watchdog_stop(lm_watchdog *w);
+
+#endif

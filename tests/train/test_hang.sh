@@ -1,0 +1,63 @@
+#!/bin/bash
+# tests/train/test_hang.sh - one rank fails, dies, stops or hangs: the job ends, and says which rank it was.
+. "$srcdir/tests/tap.sh"
+. "$srcdir/tests/train/common.sh"
+
+make_config config.yaml
+make_data
+tap_ok $? "a dataset is made"
+
+ends_within() { # SECONDS WORDS... -- COMMAND...: not with 0, and not by the limit of `ranks`
+  local limit=$1 words=() began=$SECONDS status
+  shift
+  while [ "$1" != -- ]; do
+    words+=("$1")
+    shift
+  done
+  shift
+  "$@" >log 2>&1
+  status=$?
+  [ $status -ne 0 ] && [ $status -ne 124 ] && [ $((SECONDS - began)) -le "$limit" ]
+  tap_ok $? "${words[*]}: over after $((SECONDS - began)) s with exit code $status"
+  tap_err=$(cat log)
+}
+
+MPILM_FAULT=hang@step4:rank1 ends_within 30 "rank 1 hangs in step 4" -- train 3 hang --run.hang_timeout=3
+tap_like "$tap_err" "step 4.*no end after 3 s.*rank 1 on .* is in 'step' of step 4|step 4, 'step': no end after 3 s" \
+  "the rank, the step and the phase are named"
+tap_is "$(grep -c 'no end after' <<<"$tap_err")" 1 "once"
+MPILM_FAULT=die@step5:rank2 ends_within 30 "rank 2 dies in step 5" -- train 4 die
+tap_exit 0 "the next start goes on" -- train 4 die
+
+# SIGSTOP: the process is there and does nothing.
+(
+  for _ in $(seq 100); do
+    [ "$(wc -l 2>/dev/null <frozen/metrics.jsonl)" -ge 3 ] 2>/dev/null && break
+    sleep 0.1
+  done
+  for p in $(pgrep -f "run.folder=frozen"); do
+    [ "$(cat "/proc/$p/comm" 2>/dev/null)" = mpilm ] &&
+      tr '\0' '\n' <"/proc/$p/environ" | grep -q '^OMPI_COMM_WORLD_RANK=2$' && kill -STOP "$p"
+  done
+) &
+ends_within 40 "rank 2 is stopped" -- train 3 frozen --run.steps=1000000 --checkpoint.every=0 --run.hang_timeout=4
+wait
+tap_like "$tap_err" "no end after 4 s.*rank 2 gives no sign" "the silent rank is named"
+tap_exit 0 "the next start cleans up and goes on" -- train 3 frozen --run.steps=5
+tap_is "$(find frozen -name '.watchdog-*')" "" "no note is left"
+
+# A suspended job does not age: all ranks are stopped for longer than the limit, then go on.
+train 2 suspended --run.steps=3000 --checkpoint.every=0 --run.hang_timeout=2 --log.every=1000 >log 2>&1 &
+launcher=$!
+for _ in $(seq 100); do
+  [ "$(wc -l 2>/dev/null <suspended/metrics.jsonl)" -ge 3 ] 2>/dev/null && break
+  sleep 0.1
+done
+pids=$(for p in $(pgrep -f "run.folder=suspended"); do
+  [ "$(cat "/proc/$p/comm" 2>/dev/null)" = mpilm ] && echo "$p"
+done)
+# shellcheck disable=SC2086
+kill -STOP $pids && sleep 4 && kill -CONT $pids
+wait $launcher
+tap_is $? 0 "a job that was suspended for longer goes on to its end"
+tap_end
