@@ -31,6 +31,8 @@ const lm_option lm_config_options[] = {
      "arrived is named and the job ends with exit code 1; 0 is for ever"},
     {"run.max_skipped", LM_OPT_INT, AT(run.max_skipped), "20", "[0, 1e9]", "steps",
      "so many non-finite updates in a row are left out; one more ends the run with exit code 1"},
+    {"run.max_stalled", LM_OPT_INT, AT(run.max_stalled), "3", "[0, 1e6]", "starts",
+     "after so many starts in a row that saved no new step, the next ends with exit code 76; 0 is never"},
     {"run.deadline_margin", LM_OPT_FLOAT, AT(run.deadline_margin), "60", "[0, 86400]", "seconds",
      "under Slurm, be saved and stopped so long before the time limit of the job, with no signal needed"},
     {"run.reproducible", LM_OPT_BOOL, AT(run.reproducible), "false", NULL, NULL,

@@ -21,6 +21,7 @@ typedef struct lm_config {
     const char *folder;
     int64_t seed, steps, stop_after, threads, max_skipped;
     double hang_timeout;
+    int64_t max_stalled;
     double deadline_margin;
     bool reproducible;
   } run;
@@ -65,7 +66,7 @@ typedef struct lm_config {
   } log;
 } lm_config;
 
-enum { LM_CONFIG_N_OPTIONS = 69 };
+enum { LM_CONFIG_N_OPTIONS = 70 };
 extern const lm_option lm_config_options[LM_CONFIG_N_OPTIONS];
 
 /** Fill a config: defaults, preset, YAML file, overrides, in rising strength; then check what no single row can. Local.

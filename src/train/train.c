@@ -202,23 +202,35 @@ static void banner(const lm_trainer *t)
           (long long)t->cfg->batch.global, t->T, t->at.step + 1, (long long)t->cfg->run.steps, t->cfg->run.folder);
 }
 
-/* ---- the end of the job's time ---- */
+/* ---- what this start has reached, and the end of the job's time ---- */
 
-/* After a stop request comes the rest of a step, and a save. */
+static lm_status note_progress(lm_trainer *t, lm_error *err)
+{
+  lm_journal_entry now = {.resumed = t->started_step,
+                          .step = t->at.step,
+                          .saved = t->saved_step,
+                          .slowest_step = t->slowest_step,
+                          .slowest_save = t->slowest_save};
+  return t->journal != NULL ? lm_journal_note(t->journal, &now, err) : LM_OK;
+}
+
+/* After a stop request comes the rest of a step, and a save. Until one was measured, by this start or one before, a
+ * save is taken to write 12 bytes a parameter at 100 MB/s. */
 static void measure_stop(lm_trainer *t, double step, double save)
 {
   if (step > t->slowest_step) t->slowest_step = step;
   if (save > t->slowest_save) t->slowest_save = save;
-  lm_stop_reserve(t->slowest_step + t->slowest_save + t->cfg->run.deadline_margin);
+  double expected = t->slowest_save > 0 ? t->slowest_save : 12e-8 * (double)lm_model_params(t->model)->elements;
+  lm_stop_reserve(t->slowest_step + expected + t->cfg->run.deadline_margin);
 }
 
-/* Rank 0 watches it for all. Until a save was measured, it is taken to write 12 bytes a parameter at 100 MB/s. */
+/* Rank 0 watches it for all. */
 static void watch_deadline(lm_trainer *t)
 {
   double end = t->comm->rank == 0 ? lm_slurm_end_time() : 0;
   if (end <= 0) return;
   double left = end - (double)time(NULL);
-  measure_stop(t, 0, 12e-8 * (double)lm_model_params(t->model)->elements);
+  measure_stop(t, 0, 0);
   lm_stop_before(lm_clock() + left);
   lm_info("the job ends in %.0f s: the run is saved and stopped %g s before", left, t->cfg->run.deadline_margin);
 }
@@ -286,6 +298,12 @@ static bool due(uint64_t step, int64_t every)
   return every > 0 && step % (uint64_t)every == 0;
 }
 
+static lm_status write_rows(lm_trainer *t, const lm_metrics_row *row, lm_error *err)
+{
+  LM_TRY(lm_metrics_write(t->metrics, row, err));
+  return note_progress(t, err);
+}
+
 /* What follows a step: evaluation, checkpoint, metrics. Collective. */
 static lm_status after_step(lm_trainer *t, lm_step_result *r, bool last, lm_error *err)
 {
@@ -300,7 +318,7 @@ static lm_status after_step(lm_trainer *t, lm_step_result *r, bool last, lm_erro
   row->seconds.checkpoint = lm_clock() - evaluated;
   measure_stop(t, (double)t->cfg->batch.global * t->T / row->tokens_per_s, row->seconds.checkpoint);
   if (row->step % (uint64_t)t->cfg->log.every == 0 || last || row->skipped || !isnan(row->val_loss)) say_step(t, row);
-  return lm_agree(t->comm, t->metrics ? lm_metrics_write(t->metrics, row, err) : LM_OK, err);
+  return lm_agree(t->comm, t->metrics ? write_rows(t, row, err) : LM_OK, err);
 }
 
 static lm_status too_many_skipped(const lm_trainer *t, lm_error *err)
@@ -324,7 +342,6 @@ static bool stop_after_save(const lm_trainer *t)
 static lm_status loop(lm_trainer *t, lm_error *err)
 {
   t->started = lm_clock();
-  t->started_step = t->at.step;
   while (t->at.step < (uint64_t)t->cfg->run.steps) {
     lm_step_result r;
     LM_TRY(lm_trainer_step(t, &r, err));
@@ -346,7 +363,10 @@ static lm_status run(lm_trainer *t, const lm_options *options, lm_error *err)
   LM_TRY(lm_checkpoint_prepare(t->comm, t->cfg->run.folder, err));
   lm_status watching = lm_watchdog_start(&t->watchdog, t->comm, t->cfg->run.folder, t->cfg->run.hang_timeout, err);
   LM_TRY(lm_agree(t->comm, watching, err));
+  LM_TRY(lm_journal_open(&t->journal, t->comm, t->cfg->run.folder, t->cfg->run.max_stalled, &t->slowest_save, err));
   LM_TRY(start(t, err));
+  t->started_step = t->at.step;
+  LM_TRY(lm_agree(t->comm, note_progress(t, err), err));
   if (t->at.step >= (uint64_t)t->cfg->run.steps) {
     lm_info("already at step %" PRIu64 " of %lld: nothing left to do", t->at.step, (long long)t->cfg->run.steps);
     return LM_OK;
@@ -374,6 +394,7 @@ lm_status lm_train(const lm_comm *comm, const lm_config *cfg, const lm_options *
   lm_status s = lm_agree(comm, make_local(&t, err), err);
   if (s == LM_OK) s = make_gradsync(&t, err);
   if (s == LM_OK) s = run(&t, options, err);
+  lm_journal_close(t.journal, s, err);
   release(&t);
   return s;
 }

@@ -7,6 +7,7 @@
 #include "batch/loader.h"
 #include "comm/watchdog.h"
 #include "gradsync/gradsync.h"
+#include "train/journal.h"
 #include "train/metrics.h"
 #include "train/run_config.h"
 #include "train/state.h"
@@ -30,6 +31,7 @@ typedef struct lm_trainer {
   lm_schedule schedule;
   double peak_flops;                 /* of all ranks, measured at the start */
   lm_metrics *metrics;               /* rank 0 */
+  lm_journal *journal;               /* rank 0 */
   lm_buffer config_text;             /* config.used.yaml */
   uint64_t saved_step;               /* of the newest checkpoint; 0: none */
   double slowest_step, slowest_save; /* seconds of this start; before the first save a guess */

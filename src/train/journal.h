@@ -1,0 +1,32 @@
+/* src/train/journal.h - RUN/journal.jsonl: one JSON object a start, and whether the starts get anywhere. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef LM_TRAIN_JOURNAL_H
+#define LM_TRAIN_JOURNAL_H
+
+#include "comm/comm.h"
+
+typedef struct lm_journal lm_journal; /* opaque */
+
+/** What a start has reached. Plain data. */
+typedef struct lm_journal_entry {
+  uint64_t resumed, step, saved;     /* the step it resumed from, the last one done, the last one saved */
+  double slowest_step, slowest_save; /* seconds */
+} lm_journal_entry;
+
+/** Begin the entry of this start, below those of earlier ones; say in the log how the last one ended. Collective.
+ *  A row that cannot be read, the torn last one of a killed start, counts as a start that reached nothing.
+ *  @param out      NULL on all ranks but 0
+ *  @param run      the run folder
+ *  @param stalled  so many starts in a row without a new saved step, and this one is refused; 0: never
+ *  @param[out] slowest_save  seconds that saves took before, the same on all ranks; 0: not known
+ *  @return LM_NO_PROGRESS names the common step, the hosts and the last error; LM_EIO, LM_ENOMEM */
+lm_status lm_journal_open(lm_journal **out, const lm_comm *comm, const char *run, int64_t stalled, double *slowest_save,
+                          lm_error *err) LM_NODISCARD;
+
+/** Write what this start has reached over its entry, in one write: a killed start leaves its last state. Local. */
+lm_status lm_journal_note(lm_journal *j, const lm_journal_entry *now, lm_error *err) LM_NODISCARD;
+
+/** How this start ended: its status, and the sentence and host of a failure. Local. NULL is fine. */
+void lm_journal_close(lm_journal *j, lm_status s, const lm_error *err);
+
+#endif
