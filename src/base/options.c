@@ -81,6 +81,31 @@ const char *lm_nearest_word(const char *word, const char *const *words, size_t c
   return best;
 }
 
+/* What there is to choose from: the keys of a section, or all sections, as "optim.*", and what has none. */
+static void list_names(const lm_options *o, const char *name, size_t section, char list[640])
+{
+  size_t used = 0;
+  const char *last = "";
+  list[0] = '\0';
+  for (size_t i = 0; i < o->count; i++) {
+    const char *key = o->table[i].name, *dot = strchr(key, '.');
+    size_t shown = strlen(key), skip = *name != '\0' ? section : 0;
+    if (*name != '\0' && strncmp(key, name, section) != 0) continue;
+    if (*name == '\0' && dot != NULL) {
+      shown = (size_t)(dot - key) + 1;
+      if (strncmp(key, last, shown) == 0) continue;
+      last = key;
+    }
+    int m = snprintf(list + used, 640 - used, "%s%.*s%s", used ? ", " : "", (int)(shown - skip), key + skip,
+                     shown < strlen(key) ? "*" : "");
+    if (m < 0 || (size_t)m >= 640 - used) {
+      strcpy(list + 640 - 4, "...");
+      return;
+    }
+    used += (size_t)m;
+  }
+}
+
 static lm_status fail_unknown(const lm_options *o, const char *name, const char *where, lm_error *err)
 {
   const char *dot = strchr(name, '.');
@@ -99,18 +124,8 @@ static lm_status fail_unknown(const lm_options *o, const char *name, const char 
       if (key != NULL && strcmp(key + 1, name) == 0) near = words[i];
     }
   if (near != NULL) return lm_fail(err, LM_EINVAL, "%s: unknown option '%s'; did you mean '%s'?", where, name, near);
-  char list[640] = "";
-  size_t used = 0;
-  for (size_t i = 0; i < o->count; i++) {
-    const char *key = o->table[i].name;
-    if (known_section && strncmp(key, name, section) != 0) continue;
-    int m = snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", known_section ? key + section : key);
-    if (m < 0 || (size_t)m >= sizeof list - used) {
-      strcpy(list + sizeof list - 4, "...");
-      break;
-    }
-    used += (size_t)m;
-  }
+  char list[640];
+  list_names(o, known_section ? name : "", section, list);
   if (known_section)
     return lm_fail(err, LM_EINVAL, "%s: unknown option '%s'; section '%.*s' has: %s", where, name, (int)section - 1,
                    name, list);

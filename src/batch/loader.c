@@ -35,9 +35,10 @@ uint64_t lm_loader_windows(const lm_loader *l)
   return l->windows;
 }
 
-void lm_loader_slice(const lm_loader *l, uint64_t *first, uint64_t *count)
+void lm_loader_slice(const lm_loader *l, uint64_t batch, uint64_t *first, uint64_t *count)
 {
-  lm_sample_slice(l->global_batch, l->rank, l->size, first, count);
+  LM_ASSERT(batch <= l->global_batch);
+  lm_sample_slice(batch, l->rank, l->size, first, count);
 }
 
 lm_status lm_loader_fetch(lm_loader *l, uint64_t start, uint64_t first, uint64_t count, int32_t *inputs,

@@ -207,6 +207,12 @@ static void begin_round(lm_gradsync *s, uint64_t round)
   s->final = s->launched = s->done = 0;
 }
 
+void lm_gradsync_set_batch(lm_gradsync *s, const uint64_t *first)
+{
+  LM_ASSERT(!s->cfg.reproducible && first[0] == 0 && first[s->comm->size] > 0);
+  memcpy(s->first, first, ((size_t)s->comm->size + 1) * sizeof *first);
+}
+
 void lm_gradsync_begin(lm_gradsync *s)
 {
   begin_round(s, 0);

@@ -37,6 +37,10 @@ size_t lm_gradsync_bytes(const lm_param_table *table, int rank, int size, const 
 /* A step is begun, its micro-batches are begun and ended, and it is finished. In between come only local operations and
  * transfers that are not waited for, but with LM_SHARD_GRADIENTS, whose ranks go through backward together. */
 
+/** From here on steps have other sequences: first as in the config, and never none. Local; the same on all ranks,
+ * between steps. Not where reproducible, whose tree is that of one batch. */
+void lm_gradsync_set_batch(lm_gradsync *s, const uint64_t *first);
+
 /** Gradients are 0. Local. */
 void lm_gradsync_begin(lm_gradsync *s);
 void lm_gradsync_begin_micro(lm_gradsync *s);

@@ -11,6 +11,7 @@
 typedef struct lm_metrics_row {
   uint64_t step, applied_step, tokens; /* tokens seen so far, over all ranks */
   double loss, grad_norm, lr, val_loss;
+  uint64_t batch;    /* samples of this step, over all ranks */
   double loss_scale; /* 1 but in fp16 */
   bool skipped;      /* the update was not applied: a gradient was not finite */
   double tokens_per_s, mfu;

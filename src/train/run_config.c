@@ -2,6 +2,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "train/run_config.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -94,12 +95,22 @@ const lm_option lm_config_options[] = {
 
     {"batch.global", LM_OPT_INT, AT(batch.global), "8", "[1, 1e9]", "sequences",
      "sequences of an update, over all ranks; any number of ranks divides them"},
+    {"batch.ramp_start", LM_OPT_INT, AT(batch.ramp_start), "0", "[0, 1e9]", "sequences",
+     "the batch begins with so many and grows to batch.global; 0 is batch.global at once"},
+    {"batch.ramp_tokens", LM_OPT_INT, AT(batch.ramp_tokens), "0", "[0, 1e15]", "tokens",
+     "the batch grows over the first so many tokens"},
     {"batch.micro", LM_OPT_INT, AT(batch.micro), "4", "[1, 1e6]", "sequences",
      "sequences that a rank computes at a time; more memory, the same result"},
 
     {"optim.lr", LM_OPT_FLOAT, AT(optim.lr), "6e-4", "(0, 10]", NULL, "peak learning rate"},
     {"optim.kind", LM_OPT_CHOICE, AT(optim.kind), "adamw", "adamw|sgd", NULL,
      "AdamW, or stochastic gradient descent with momentum; both decay weights apart from the gradient"},
+    {"optim.lr_scaling", LM_OPT_CHOICE, AT(optim.lr_scaling), "none", "none|linear|sqrt", NULL,
+     "optim.lr and schedule.min_lr are those of optim.base_batch: they are multiplied by batch.global / "
+     "optim.base_batch, "
+     "or by its root"},
+    {"optim.base_batch", LM_OPT_INT, AT(optim.base_batch), "0", "[0, 1e9]", "sequences",
+     "the batch that the rates are meant for; wanted with optim.lr_scaling"},
     {"optim.beta1", LM_OPT_FLOAT, AT(optim.beta1), "0.9", "[0, 1)", NULL, "decay of AdamW's first moment"},
     {"optim.beta2", LM_OPT_FLOAT, AT(optim.beta2), "0.95", "[0, 1)", NULL, "decay of AdamW's second moment"},
     {"optim.eps", LM_OPT_FLOAT, AT(optim.eps), "1e-8", "(0, 1]", NULL, "added to the root of the second moment"},
@@ -119,11 +130,26 @@ const lm_option lm_config_options[] = {
     {"scaler.hysteresis", LM_OPT_INT, AT(scaler.hysteresis), "1", "[1, 1e9]", "overflows",
      "fp16: so many overflows since it was last doubled halve the scale, and each one after"},
 
+    {"schedule.kind", LM_OPT_CHOICE, AT(schedule.kind), "cosine", "cosine|linear|constant|wsd|inverse_sqrt", NULL,
+     "how the rate falls after the warm-up; wsd is warm-up, stable, decay; mpilm train CONFIG --show-schedule draws "
+     "it"},
     {"schedule.warmup", LM_OPT_INT, AT(schedule.warmup), "0", "[0, 1e12]", "steps",
      "the rate rises linearly over so many steps"},
+    {"schedule.warmup_tokens", LM_OPT_INT, AT(schedule.warmup_tokens), "0", "[0, 1e15]", "tokens",
+     "the warm-up in tokens, instead of schedule.warmup; rounded up to whole steps"},
+    {"schedule.warmup_fraction", LM_OPT_FLOAT, AT(schedule.warmup_fraction), "0", "[0, 1]", NULL,
+     "the warm-up as a share of the steps until schedule.end, instead of schedule.warmup"},
     {"schedule.end", LM_OPT_INT, AT(schedule.end), "0", "[0, 1e12]", "steps",
-     "the cosine reaches schedule.min_lr here and stays; 0 is run.steps"},
+     "the last rate is reached here and stays; 0 is run.steps"},
     {"schedule.min_lr", LM_OPT_FLOAT, AT(schedule.min_lr), "0", "[0, 10]", NULL, "the rate at the end"},
+    {"schedule.cycles", LM_OPT_FLOAT, AT(schedule.cycles), "0.5", "(0, 1000]", NULL,
+     "waves of the cosine; 0.5 is half a wave, down to schedule.min_lr"},
+    {"schedule.restarts", LM_OPT_BOOL, AT(schedule.restarts), "false", NULL, NULL,
+     "each of schedule.cycles is half a wave that begins at optim.lr again"},
+    {"schedule.decay_fraction", LM_OPT_FLOAT, AT(schedule.decay_fraction), "0.2", "(0, 1]", NULL,
+     "wsd: the decay takes this share of the steps until schedule.end"},
+    {"schedule.decay", LM_OPT_CHOICE, AT(schedule.decay), "sqrt", "linear|sqrt", NULL,
+     "wsd: the decay is a straight line, or 1 - sqrt: steep first"},
 
     {"parallel.bucket_mb", LM_OPT_INT, AT(parallel.bucket_mb), "25", "[1, 100000]", "MB",
      "gradients that a rank receives for one bucket; two buckets are on their way at a time"},
@@ -203,6 +229,40 @@ lm_status lm_config_apply_preset(const lm_config *cfg, lm_options *o, lm_error *
   return LM_OK;
 }
 
+static lm_status check_batch(const lm_config *cfg, lm_error *err)
+{
+  long long start = cfg->batch.ramp_start, tokens = cfg->batch.ramp_tokens, global = cfg->batch.global;
+  if (start > global)
+    return lm_fail(err, LM_EINVAL, "batch.ramp_start is %lld, above batch.global %lld; want at most that", start,
+                   global);
+  if ((start > 0) != (tokens > 0))
+    return lm_fail(err, LM_EINVAL, "batch.ramp_start is %lld, batch.ramp_tokens is %lld; want both or none", start,
+                   tokens);
+  if (start > 0 && cfg->run.reproducible)
+    return lm_fail(err, LM_EINVAL,
+                   "run.reproducible adds gradients in the order of one batch, and batch.ramp_start is %lld; "
+                   "want one of them",
+                   start);
+  if (cfg->optim.lr_scaling != LM_LR_SCALING_NONE && cfg->optim.base_batch == 0)
+    return lm_fail(err, LM_EINVAL, "optim.lr_scaling wants optim.base_batch: the batch that optim.lr is meant for");
+  return LM_OK;
+}
+
+static lm_status check_schedule(const lm_config *cfg, lm_error *err)
+{
+  lm_schedule s = lm_config_schedule(cfg);
+  if ((cfg->schedule.warmup > 0) + (cfg->schedule.warmup_tokens > 0) + (cfg->schedule.warmup_fraction > 0) > 1)
+    return lm_fail(
+        err, LM_EINVAL, "schedule.warmup, warmup_tokens, warmup_fraction are %lld, %lld, %g; want one of them",
+        (long long)cfg->schedule.warmup, (long long)cfg->schedule.warmup_tokens, cfg->schedule.warmup_fraction);
+  if (s.warmup > s.end)
+    return lm_fail(err, LM_EINVAL, "schedule.warmup is %lld steps, more than the %lld until schedule.end",
+                   (long long)s.warmup, (long long)s.end);
+  if (s.restarts && s.cycles < 1)
+    return lm_fail(err, LM_EINVAL, "schedule.restarts with %g schedule.cycles; want at least 1", s.cycles);
+  return LM_OK;
+}
+
 /* What two keys say together. Everything about one key is in its row. */
 static lm_status check(const lm_config *cfg, lm_error *err)
 {
@@ -213,10 +273,8 @@ static lm_status check(const lm_config *cfg, lm_error *err)
   if (cfg->schedule.min_lr > cfg->optim.lr)
     return lm_fail(err, LM_EINVAL, "schedule.min_lr is %g, above optim.lr %g; want at most that", cfg->schedule.min_lr,
                    cfg->optim.lr);
-  lm_schedule s = lm_config_schedule(cfg);
-  if (s.warmup > s.end)
-    return lm_fail(err, LM_EINVAL, "schedule.warmup is %lld steps, more than the %lld until schedule.end",
-                   (long long)s.warmup, (long long)s.end);
+  LM_TRY(check_batch(cfg, err));
+  LM_TRY(check_schedule(cfg, err));
   if (cfg->eval.every > 0 && *cfg->data.val == '\0')
     return lm_fail(err, LM_EINVAL, "eval.every is %lld but data.val names no dataset", (long long)cfg->eval.every);
   if (cfg->run.reproducible && cfg->parallel.zero == LM_SHARD_GRADIENTS)
@@ -268,12 +326,44 @@ lm_status lm_config_parse(lm_config *cfg, lm_options **options, const char *yaml
   return finish(cfg, options, lm_options_parse_yaml(*options, yaml, n, where, err), err);
 }
 
+lm_ramp lm_config_ramp(const lm_config *cfg)
+{
+  uint64_t T = (uint64_t)cfg->model.shape.n_ctx, full = (uint64_t)cfg->batch.global;
+  if (cfg->batch.ramp_start == 0) return (lm_ramp){.start = full, .full = full};
+  return (lm_ramp){.start = (uint64_t)cfg->batch.ramp_start,
+                   .full = full,
+                   .samples = ((uint64_t)cfg->batch.ramp_tokens + T - 1) / T};
+}
+
+static int64_t warmup_steps(const lm_config *cfg, int64_t end)
+{
+  lm_ramp ramp = lm_config_ramp(cfg);
+  uint64_t T = (uint64_t)cfg->model.shape.n_ctx, tokens = (uint64_t)cfg->schedule.warmup_tokens;
+  if (tokens > 0) return (int64_t)lm_ramp_steps(&ramp, (tokens + T - 1) / T);
+  if (cfg->schedule.warmup_fraction > 0) return llround(cfg->schedule.warmup_fraction * (double)end);
+  return cfg->schedule.warmup;
+}
+
+static double lr_factor(const lm_config *cfg)
+{
+  if (cfg->optim.lr_scaling == LM_LR_SCALING_NONE || cfg->optim.base_batch == 0) return 1;
+  double ratio = (double)cfg->batch.global / (double)cfg->optim.base_batch;
+  return cfg->optim.lr_scaling == LM_LR_SCALING_LINEAR ? ratio : sqrt(ratio);
+}
+
 lm_schedule lm_config_schedule(const lm_config *cfg)
 {
-  return (lm_schedule){.peak = cfg->optim.lr,
-                       .floor = cfg->schedule.min_lr,
-                       .warmup = cfg->schedule.warmup,
-                       .end = cfg->schedule.end > 0 ? cfg->schedule.end : cfg->run.steps};
+  int64_t end = cfg->schedule.end > 0 ? cfg->schedule.end : cfg->run.steps, warmup = warmup_steps(cfg, end);
+  int64_t decay_from = end - llround(cfg->schedule.decay_fraction * (double)end);
+  return (lm_schedule){.kind = (lm_schedule_kind)cfg->schedule.kind,
+                       .peak = cfg->optim.lr * lr_factor(cfg),
+                       .floor = cfg->schedule.min_lr * lr_factor(cfg),
+                       .warmup = warmup,
+                       .end = end,
+                       .cycles = cfg->schedule.cycles,
+                       .restarts = cfg->schedule.restarts,
+                       .decay_from = decay_from > warmup ? decay_from : warmup,
+                       .decay = (lm_decay)cfg->schedule.decay};
 }
 
 lm_optimizer_config lm_config_optimizer(const lm_config *cfg)

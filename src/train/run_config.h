@@ -4,6 +4,7 @@
 #define LM_TRAIN_RUN_CONFIG_H
 
 #include "base/options.h"
+#include "batch/ramp.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
 #include "optim/optimizer.h"
@@ -11,6 +12,8 @@
 #include "optim/schedule.h"
 
 typedef enum lm_precision { LM_PRECISION_F32, LM_PRECISION_BF16, LM_PRECISION_FP16, LM_PRECISION_AUTO } lm_precision;
+
+typedef enum lm_lr_scaling { LM_LR_SCALING_NONE, LM_LR_SCALING_LINEAR, LM_LR_SCALING_SQRT } lm_lr_scaling;
 
 /** A run's configuration. Plain data; texts live as long as the lm_options that filled it. doc/parameters.md. */
 typedef struct lm_config {
@@ -37,17 +40,22 @@ typedef struct lm_config {
     double z_loss, label_smoothing;
   } train;
   struct {
-    int64_t global, micro;
+    int64_t global, ramp_start, ramp_tokens, micro;
   } batch;
   struct {
-    int kind; /* lm_optimizer_kind */
+    int kind;       /* lm_optimizer_kind */
+    int lr_scaling; /* lm_lr_scaling */
+    int64_t base_batch;
     double lr, beta1, beta2, eps, momentum, weight_decay, clip;
     bool nesterov;
   } optim;
   lm_scaler_config scaler;
   struct {
-    int64_t warmup, end;
-    double min_lr;
+    int kind; /* lm_schedule_kind */
+    int64_t warmup, warmup_tokens, end;
+    double warmup_fraction, min_lr, cycles, decay_fraction;
+    bool restarts;
+    int decay; /* lm_decay */
   } schedule;
   struct {
     int64_t bucket_mb;
@@ -66,7 +74,7 @@ typedef struct lm_config {
   } log;
 } lm_config;
 
-enum { LM_CONFIG_N_OPTIONS = 70 };
+enum { LM_CONFIG_N_OPTIONS = 81 };
 extern const lm_option lm_config_options[LM_CONFIG_N_OPTIONS];
 
 /** Fill a config: defaults, preset, YAML file, overrides, in rising strength; then check what no single row can. Local.
@@ -82,6 +90,8 @@ lm_status lm_config_parse(lm_config *cfg, lm_options **options, const char *yaml
 /** Set what model.preset stands for, where nothing stronger was said; lm_config_load() does. Local. */
 lm_status lm_config_apply_preset(const lm_config *cfg, lm_options *options, lm_error *err) LM_NODISCARD;
 
+/** The global batch of each step, and the rates, in steps: what the keys of batch, optim and schedule mean. Local. */
+lm_ramp lm_config_ramp(const lm_config *cfg);
 lm_schedule lm_config_schedule(const lm_config *cfg);
 lm_optimizer_config lm_config_optimizer(const lm_config *cfg);
 

@@ -17,6 +17,21 @@ struct shares {
   double data, compute, reduce;       /* seconds of the slowest */
 };
 
+/* Samples of the step that comes next. */
+static uint64_t batch_now(const lm_trainer *t)
+{
+  return lm_ramp_batch(&t->ramp, t->at.step);
+}
+
+void lm_trainer_share_batch(lm_trainer *t, uint64_t batch)
+{
+  uint64_t count;
+  for (int r = 0; r < t->comm->size; r++) {
+    lm_sample_slice(batch, r, t->comm->size, &t->first[r], &count);
+    t->first[r + 1] = t->first[r] + count;
+  }
+}
+
 /* What the loss of a target is multiplied by before the backward. In fp16 that is the scale over the tokens of the
  * step, rounded up to a power of two: the scale then says by how much the mean loss grows, as everywhere, and no bit is
  * lost.
@@ -24,7 +39,7 @@ struct shares {
 static double loss_factor(const lm_trainer *t)
 {
   if (t->compute != LM_F16) return 1;
-  double tokens = (double)t->cfg->batch.global * t->T;
+  double tokens = (double)batch_now(t) * t->T;
   return (double)t->at.scaler.scale / exp2(ceil(log2(tokens)));
 }
 
@@ -53,7 +68,11 @@ static lm_train_args train_args(lm_trainer *t, uint64_t sample)
 static lm_status accumulate(lm_trainer *t, struct shares *mine, lm_error *err)
 {
   uint64_t first, count;
-  lm_loader_slice(t->loader, &first, &count);
+  lm_loader_slice(t->loader, batch_now(t), &first, &count);
+  if (t->first[t->comm->size] != batch_now(t)) {
+    lm_trainer_share_batch(t, batch_now(t));
+    lm_gradsync_set_batch(t->sync, t->first);
+  }
   lm_gradsync_begin(t->sync);
   for (uint64_t done = 0; done < count;) {
     int B = count - done < (uint64_t)t->micro ? (int)(count - done) : t->micro;
@@ -150,7 +169,7 @@ static void describe_samples(lm_trainer *t, lm_metrics_row *row)
   if (t->samples == NULL) return;
   uint64_t windows = lm_loader_windows(t->loader);
   row->samples = t->samples;
-  row->n_samples = (size_t)t->cfg->batch.global;
+  row->n_samples = (size_t)row->batch;
   for (size_t i = 0; i < row->n_samples; i++) t->samples[i] = lm_sample_window(t->at.key, windows, t->at.position + i);
 }
 
@@ -163,8 +182,8 @@ static void faults_before(uint64_t step)
 
 static void advance(lm_trainer *t, const struct shares *all, bool applied)
 {
+  t->at.position += batch_now(t);
   t->at.step++;
-  t->at.position += (uint64_t)t->cfg->batch.global;
   t->at.tokens += (uint64_t)all->targets;
   t->at.applied += applied;
   t->at.skipped = applied ? 0 : t->at.skipped + 1;
@@ -193,6 +212,7 @@ lm_status lm_trainer_step(lm_trainer *t, lm_step_result *out, lm_error *err)
   *out = (lm_step_result){.stop = s.stop > 0};
   lm_metrics_row *row = &out->row;
   row->loss = s.loss / s.targets;
+  row->batch = batch_now(t);
   describe_samples(t, row);
   bool applied = update(t, &s, row);
   follow_overflow(t, applied);

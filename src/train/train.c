@@ -69,6 +69,7 @@ static lm_status make_local(lm_trainer *t, lm_error *err)
   int64_t share = (cfg->batch.global + t->comm->size - 1) / t->comm->size;
   t->micro = cfg->run.reproducible ? 1 : (int)(cfg->batch.micro < share ? cfg->batch.micro : share);
   t->schedule = lm_config_schedule(cfg);
+  t->ramp = lm_config_ramp(cfg);
   LM_TRY(open_data(t, err));
   LM_TRY(make_model(t, err));
   LM_TRY(lm_loader_new(&t->loader, t->data, (uint64_t)cfg->run.seed, t->T, (uint64_t)cfg->batch.global, t->comm->rank,
@@ -87,21 +88,15 @@ static lm_status make_local(lm_trainer *t, lm_error *err)
 static lm_status make_gradsync(lm_trainer *t, lm_error *err)
 {
   const lm_config *cfg = t->cfg;
-  uint64_t *first, count;
-  lm_status s = lm_alloc(&first, (size_t)t->comm->size + 1, sizeof *first, "the ranks' sequences", err);
+  lm_status s = lm_alloc(&t->first, (size_t)t->comm->size + 1, sizeof *t->first, "the ranks' sequences", err);
   LM_TRY(lm_agree(t->comm, s, err));
-  for (int r = 0; r < t->comm->size; r++) {
-    lm_sample_slice((uint64_t)cfg->batch.global, r, t->comm->size, &first[r], &count);
-    first[r + 1] = first[r] + count;
-  }
+  lm_trainer_share_batch(t, t->ramp.full);
   lm_gradsync_config sync = {.bucket_bytes = (size_t)cfg->parallel.bucket_mb << 20,
                              .overlap = cfg->parallel.overlap,
                              .reproducible = cfg->run.reproducible,
-                             .first = first,
+                             .first = t->first,
                              .micro = t->micro};
-  s = lm_gradsync_new(&t->sync, t->comm, lm_model_params(t->model), t->k, lm_model_gradients(t->model), &sync, err);
-  free(first);
-  return s;
+  return lm_gradsync_new(&t->sync, t->comm, lm_model_params(t->model), t->k, lm_model_gradients(t->model), &sync, err);
 }
 
 static void release(lm_trainer *t)
@@ -111,6 +106,7 @@ static void release(lm_trainer *t)
   lm_buffer_free(&t->config_text);
   lm_gradsync_free(t->sync);
   free(t->losses);
+  free(t->first);
   free(t->samples);
   free(t->targets);
   free(t->tokens);
@@ -288,7 +284,7 @@ static void say_step(const lm_trainer *t, const lm_metrics_row *row)
   lm_info("step %6" PRIu64 "/%lld  loss %8.4f  norm %8.3f  lr %.2e  %8.0f tokens/s  %5.1f %% of peak  %7.1f ms  "
           "%d:%02d left%s",
           row->step, (long long)t->cfg->run.steps, row->loss, row->grad_norm, row->lr, row->tokens_per_s,
-          100 * row->mfu, 1e3 * (double)t->cfg->batch.global * t->T / row->tokens_per_s, (int)left / 60, (int)left % 60,
+          100 * row->mfu, 1e3 * (double)row->batch * t->T / row->tokens_per_s, (int)left / 60, (int)left % 60,
           row->skipped ? "  SKIPPED: not finite" : "");
   if (!isnan(row->val_loss)) lm_info("step %6" PRIu64 "  validation loss %.4f", row->step, row->val_loss);
 }
@@ -316,7 +312,7 @@ static lm_status after_step(lm_trainer *t, lm_step_result *r, bool last, lm_erro
   /* In a run of bad steps nothing new is worth keeping, and a good checkpoint might make room for it. */
   if (last || (due(row->step, t->cfg->checkpoint.every) && !row->skipped)) LM_TRY(save(t, err));
   row->seconds.checkpoint = lm_clock() - evaluated;
-  measure_stop(t, (double)t->cfg->batch.global * t->T / row->tokens_per_s, row->seconds.checkpoint);
+  measure_stop(t, (double)row->batch * t->T / row->tokens_per_s, row->seconds.checkpoint);
   if (row->step % (uint64_t)t->cfg->log.every == 0 || last || row->skipped || !isnan(row->val_loss)) say_step(t, row);
   return lm_agree(t->comm, t->metrics ? write_rows(t, row, err) : LM_OK, err);
 }

@@ -29,6 +29,8 @@ typedef struct lm_trainer {
   lm_progress at;
   lm_watchdog *watchdog; /* NULL: none */
   lm_schedule schedule;
+  lm_ramp ramp;                      /* the global batch of each step */
+  uint64_t *first;                   /* [size + 1]: rank r has sequences [first[r], first[r + 1]) of the step */
   double peak_flops;                 /* of all ranks, measured at the start */
   lm_metrics *metrics;               /* rank 0 */
   lm_journal *journal;               /* rank 0 */
@@ -38,6 +40,9 @@ typedef struct lm_trainer {
   double started;                    /* lm_clock() at the first step of this start */
   uint64_t started_step;
 } lm_trainer;
+
+/** Share a global batch among the ranks: t->first. Local. */
+void lm_trainer_share_batch(lm_trainer *t, uint64_t batch);
 
 /** What the ranks learn of a step, all the same. */
 typedef struct lm_step_result {

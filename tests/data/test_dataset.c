@@ -88,7 +88,7 @@ static void check_batches(void)
         int32_t inputs[G * T], targets[G * T];
         uint64_t first, count;
         good = lm_loader_new(&l, d, 99, T, G, rank, size, &err) == LM_OK;
-        lm_loader_slice(l, &first, &count);
+        lm_loader_slice(l, G, &first, &count);
         good = good && lm_loader_fetch(l, step * G, first, count, inputs, targets, &err) == LM_OK;
         for (uint64_t k = 0; good && k < count; k++) {
           int32_t want = (int32_t)(lm_sample_window(99, WINDOWS, step * G + first + k) * T);

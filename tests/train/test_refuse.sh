@@ -20,7 +20,7 @@ refuse() { # REGEX WORDS... -- OVERRIDES...
   tap_is "$(grep -c '^mpilm:' <<<"$tap_err")" 1 "${words[*]}: one sentence"
 }
 
-refuse "unknown option 'learning_rat'; there are: .*optim.lr" "a misspelt option" -- --learning_rat 1e-3
+refuse "unknown option 'learning_rat'; there are: backend, .*, model\\.\\*, .*optim\\.\\*, " "a misspelt option" -- --learning_rat 1e-3
 refuse "unknown option 'optim.weigth_decay'; did you mean 'optim.weight_decay'" "a misspelt key" -- --optim.weigth_decay=0.1
 refuse "n_embd.*1600.*48|1600.*n_head.*48|48.*1600" "heads that do not divide the width" -- --model.n_embd=1600 --model.n_head=48
 for bad in optim.lr=-1 optim.lr=nan optim.lr=inf optim.lr=1e-3x batch.micro=0 batch.global=0 model.n_ctx=0 \
