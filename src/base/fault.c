@@ -14,8 +14,11 @@ static const struct {
   const char *name;
   const char *counts; /* what the number after '@' counts; NULL: the fault has a duration instead */
 } kinds[LM_FAULT_KINDS] = {
-    [LM_FAULT_DIE] = {"die", "step"},           [LM_FAULT_HANG] = {"hang", "step"},
-    [LM_FAULT_GRAD_INF] = {"grad_inf", "step"}, [LM_FAULT_FAIL_WRITE] = {"fail_write", "ckpt"},
+    [LM_FAULT_DIE] = {"die", "step"},
+    [LM_FAULT_HANG] = {"hang", "step"},
+    [LM_FAULT_GRAD_INF] = {"grad_inf", "step"},
+    [LM_FAULT_FAIL_WRITE] = {"fail_write", "ckpt"},
+    [LM_FAULT_FLIP_WEIGHT] = {"flip_weight", "step"},
     [LM_FAULT_SLOW_SAVE] = {"slow_save", NULL},
 };
 

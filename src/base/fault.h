@@ -9,11 +9,12 @@
 
 /** What can be asked for. MPILM_FAULT is a list of these, separated by commas; without `:rank` every rank is meant. */
 typedef enum lm_fault_kind {
-  LM_FAULT_DIE,        /* die@step5:rank2: the process ends at once, as by SIGKILL */
-  LM_FAULT_HANG,       /* hang@step4:rank1: the process stops answering */
-  LM_FAULT_GRAD_INF,   /* grad_inf@step3:rank1: a gradient is not finite */
-  LM_FAULT_FAIL_WRITE, /* fail_write@ckpt2:rank0: a write of the process's 2nd save fails */
-  LM_FAULT_SLOW_SAVE,  /* slow_save=2s, slow_save=200ms: half way through, a save pauses */
+  LM_FAULT_DIE,         /* die@step5:rank2: the process ends at once, as by SIGKILL */
+  LM_FAULT_HANG,        /* hang@step4:rank1: the process stops answering */
+  LM_FAULT_GRAD_INF,    /* grad_inf@step3:rank1: a gradient is not finite */
+  LM_FAULT_FLIP_WEIGHT, /* flip_weight@step4:rank1: a bit of a weight changes after the step */
+  LM_FAULT_FAIL_WRITE,  /* fail_write@ckpt2:rank0: a write of the process's 2nd save fails */
+  LM_FAULT_SLOW_SAVE,   /* slow_save=2s, slow_save=200ms: half way through, a save pauses */
   LM_FAULT_KINDS
 } lm_fault_kind;
 

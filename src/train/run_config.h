@@ -27,6 +27,7 @@ typedef struct lm_config {
     int64_t max_stalled;
     double deadline_margin;
     bool reproducible;
+    int64_t check_replicas;
   } run;
   struct {
     int preset;

@@ -180,6 +180,18 @@ static void faults_before(uint64_t step)
   if (lm_fault(LM_FAULT_HANG, step)) lm_fault_hang();
 }
 
+/* What MPILM_FAULT asks of this step, after it: a bit of the last tensor but one flips on this rank. */
+static void faults_after(lm_trainer *t, uint64_t step)
+{
+  if (!lm_fault(LM_FAULT_FLIP_WEIGHT, step)) return;
+  const lm_param_table *table = lm_model_params(t->model);
+  char *weight = (char *)lm_model_weights(t->model) + table->params[table->n - 2].offset * lm_dtype_size(t->compute);
+  char byte;
+  t->k->to_host(&byte, weight, 1);
+  byte ^= 1;
+  t->k->to_device(weight, &byte, 1);
+}
+
 static void advance(lm_trainer *t, const struct shares *all, bool applied)
 {
   t->at.position += batch_now(t);
@@ -217,6 +229,7 @@ lm_status lm_trainer_step(lm_trainer *t, lm_step_result *out, lm_error *err)
   bool applied = update(t, &s, row);
   follow_overflow(t, applied);
   advance(t, &s, applied);
+  faults_after(t, t->at.step);
   double end = lm_clock();
   row->step = t->at.step;
   row->applied_step = t->at.applied;

@@ -9,6 +9,7 @@
 #include "config.h"
 #include "slurm/job.h"
 #include "train/evaluate.h"
+#include "train/replicas.h"
 #include "train/stop.h"
 #include "train/threads.h"
 #include "train/trainer.h"
@@ -300,6 +301,14 @@ static lm_status write_rows(lm_trainer *t, const lm_metrics_row *row, lm_error *
   return note_progress(t, err);
 }
 
+static lm_status check_replicas(lm_trainer *t, lm_error *err)
+{
+  lm_watchdog_phase(t->watchdog, t->at.step, "comparison of replicas");
+  lm_status s =
+      lm_check_replicas(t->comm, lm_model_params(t->model), t->k, lm_model_weights(t->model), t->compute, err);
+  return s == LM_ENUMERIC ? lm_fail_in(err, s, "step %" PRIu64, t->at.step) : s;
+}
+
 /* What follows a step: evaluation, checkpoint, metrics. Collective. */
 static lm_status after_step(lm_trainer *t, lm_step_result *r, bool last, lm_error *err)
 {
@@ -307,6 +316,7 @@ static lm_status after_step(lm_trainer *t, lm_step_result *r, bool last, lm_erro
   double begin = lm_clock();
   if (t->val != NULL && (due(row->step, t->cfg->eval.every) || (last && t->cfg->eval.every > 0 && !r->stop)))
     LM_TRY(evaluate(t, &row->val_loss, err));
+  if (due(row->step, t->cfg->run.check_replicas)) LM_TRY(check_replicas(t, err));
   double evaluated = lm_clock();
   row->seconds.eval = evaluated - begin;
   /* In a run of bad steps nothing new is worth keeping, and a good checkpoint might make room for it. */
