@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "comm/comm.h"
+#include <stdbool.h>
 
 enum { LM_STATE_NAME = 128, LM_STATE_DIMS = 4 };
 
@@ -28,6 +29,36 @@ typedef struct lm_state_slice {
  *          LM_EINVAL: ranks disagree on the list, or their slices do not cover a tensor exactly once */
 lm_status lm_state_write(const lm_comm *comm, const char *path, const lm_state_slice *slices, size_t n,
                          lm_error *err) LM_NODISCARD;
+
+/** How a save goes about its work. Plain data, the same on all ranks. */
+typedef struct lm_state_how {
+  bool background; /* a thread of each rank writes and fsyncs while the caller goes on */
+  bool read_back;  /* what was written is read and compared before the file gets its name */
+} lm_state_how;
+
+typedef struct lm_state_save lm_state_save; /* opaque: a save under way */
+
+/** lm_state_write() in two halves. Collective. When this returns the file is laid out and its space reserved; with
+ *  `background` a thread that calls neither MPI nor HDF5 writes this rank's slices, else they are written.
+ *  @param[out] out  for lm_state_write_end(); NULL after a failure, which leaves nothing behind
+ *  @param comm, slices and their data  kept until then, unchanged
+ *  @return as lm_state_write() */
+lm_status lm_state_write_begin(lm_state_save **out, const lm_comm *comm, const char *path, const lm_state_slice *slices,
+                               size_t n, const lm_state_how *how, lm_error *err) LM_NODISCARD;
+
+/** Has this rank's share been written, or failed? Local; does not wait. */
+bool lm_state_write_done(const lm_state_save *save);
+
+/** Wait for this rank's share, agree, complete the file, give it its name. Collective. Frees save.
+ *  @return as lm_state_write() */
+lm_status lm_state_write_end(lm_state_save *save, lm_error *err) LM_NODISCARD;
+
+/** At most so many bytes has a state file of these tensors, in closed form. Local. @param ranks  that write it */
+uint64_t lm_state_bytes(const lm_state_slice *slices, size_t n, int ranks);
+
+/** Is there room for a file of so many bytes: limits, free space, quota? Local. A file is made there, its blocks are
+ *  reserved where the file system can do that, and it is removed again. LM_EIO: path, system text, needed, free. */
+lm_status lm_state_room(const char *path, uint64_t bytes, lm_error *err) LM_NODISCARD;
 
 /** Read slices from a file; any slice of any tensor, by any number of ranks. Collective.
  *  A tensor that the file lacks, or holds with another shape, is LM_EINVAL naming both; the float types

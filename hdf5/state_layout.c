@@ -9,15 +9,12 @@
 #include <fcntl.h>
 #include <hdf5.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -358,63 +355,25 @@ static lm_status make_in_memory(const char *path, int memory, lm_state_layout *l
   return s;
 }
 
-/* The tensors and their hashes: less than the file will have. */
-static uint64_t bytes_at_least(const lm_state_layout *layout)
+static uint64_t bytes_at_most(const lm_state_layout *layout)
 {
-  uint64_t sum = layout->n_slabs * sizeof(lm_state_slab);
+  uint64_t sum = 0;
   for (size_t i = 0; i < layout->n; i++) {
     const lm_state_entry *e = &layout->tensors[i].entry;
     sum += lm_state_elements(e->ndim, e->shape) * lm_dtype_size(e->dtype);
   }
-  return sum;
-}
-
-/* ulimit -f holds for memory too. HDF5's own bytes are not known yet: at most these, generously. */
-static lm_status check_limit(const char *path, const lm_state_layout *layout, lm_error *err)
-{
-  struct rlimit limit;
-  uint64_t need = bytes_at_least(layout) + (1 << 16) + layout->n * 4096;
-  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= need) return LM_OK;
-  return lm_fail(err, LM_EIO, "%s: %s: up to %" PRIu64 " bytes are needed, ulimit -f allows %" PRIu64, path,
-                 strerror(EFBIG), need, (uint64_t)limit.rlim_cur);
-}
-
-static lm_status check_space(const char *path, uint64_t need, lm_error *err)
-{
-  char folder[PATH_MAX];
-  struct statvfs v;
-  snprintf(folder, sizeof folder, "%s", path);
-  if (statvfs(dirname(folder), &v) != 0) return fail_errno(err, "ask for the free space", path);
-  uint64_t have = (uint64_t)(geteuid() == 0 ? v.f_bfree : v.f_bavail) * v.f_frsize;
-  if (v.f_blocks == 0 || have >= need) return LM_OK; /* some file systems do not tell: 0 of 0 */
-  return lm_fail(err, LM_EIO, "%s: %s: %" PRIu64 " bytes are needed, %" PRIu64 " are free", path, strerror(ENOSPC),
-                 need, have);
-}
-
-/* Take the blocks now, so that a full disk or quota is found before the ranks write. Where a file system cannot do
- * that, the writes will tell. */
-static lm_status reserve(int fd, const char *path, uint64_t bytes, lm_error *err)
-{
-  int done;
-  if (ftruncate(fd, 0) != 0 || ftruncate(fd, (off_t)bytes) != 0)
-    return fail_errno(err, "make it as long as needed", path);
-  do done = fallocate(fd, 0, 0, (off_t)bytes);
-  while (done != 0 && errno == EINTR);
-  if (done != 0 && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
-    return fail_errno(err, "reserve its space", path);
-  return LM_OK;
+  return lm_state_bytes_around(sum, layout->n, layout->n_slabs);
 }
 
 static lm_status make(const char *path, int fd, lm_state_layout *layout, lm_error *err)
 {
-  LM_TRY(check_limit(path, layout, err));
-  LM_TRY(check_space(path, bytes_at_least(layout), err));
+  LM_TRY(lm_state_room_limit(path, bytes_at_most(layout), err)); /* ulimit -f holds for memory too */
   int memory = memfd_create("mpilm-state-layout", MFD_CLOEXEC);
   if (memory < 0) return fail_errno(err, "get memory for its layout", path);
   lm_status s = make_in_memory(path, memory, layout, err);
   close(memory);
-  if (s == LM_OK) s = check_space(path, layout->bytes, err);
-  if (s == LM_OK) s = reserve(fd, path, layout->bytes, err);
+  if (s == LM_OK) s = lm_state_room_ask(path, layout->bytes, err);
+  if (s == LM_OK) s = lm_state_room_take(fd, path, layout->bytes, err);
   return s;
 }
 

@@ -49,6 +49,19 @@ lm_status lm_state_layout_load(const char *path, lm_state_layout *out, lm_error 
 lm_status lm_state_layout_check(const char *path, const lm_state_layout *layout, lm_status otherwise,
                                 lm_error *err) LM_NODISCARD;
 
+/** At most so many bytes has a file whose n tensors have `sum`, in n_slabs slabs. Local. */
+uint64_t lm_state_bytes_around(uint64_t sum, size_t n, uint64_t n_slabs);
+
+/** Does ulimit -f allow a file of so many bytes? Local. LM_EIO says how many. */
+lm_status lm_state_room_limit(const char *path, uint64_t bytes, lm_error *err) LM_NODISCARD;
+
+/** Do ulimit -f and the free space allow a file of so many bytes? Local. LM_EIO says how many are needed and free. */
+lm_status lm_state_room_ask(const char *path, uint64_t bytes, lm_error *err) LM_NODISCARD;
+
+/** Make a file so long, all zeros, and take its blocks now, so that a full disk or quota is found before the ranks
+ *  write. Where a file system cannot do that, the writes will tell. Local. */
+lm_status lm_state_room_take(int fd, const char *path, uint64_t bytes, lm_error *err) LM_NODISCARD;
+
 void lm_state_layout_free(lm_state_layout *layout);
 
 /** Elements of a tensor: the product of its shape. Local. */

@@ -9,23 +9,31 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* One save under way. Between write_begin() and write_end(), write_slices() calls neither MPI nor HDF5; HDF5 is called
- * in write_begin() alone. */
-struct save {
+/* One save under way. write_slices(), which may run in a thread of its own, calls neither MPI nor HDF5; HDF5 is called
+ * by begin() alone. */
+struct lm_state_save {
   const lm_comm *comm;
-  const char *path;
-  char part[PATH_MAX];
+  char path[PATH_MAX], part[PATH_MAX];
   const lm_state_slice *slices;
   size_t n;
+  lm_state_how how;
   lm_state_layout layout;
   lm_state_slab *mine; /* [n_mine]: the slabs of this rank, by tensor and begin */
   size_t n_mine;
   bool fails; /* a test wants a write to fail */
+  bool threaded;
+  pthread_t thread;
+  atomic_bool done; /* set last: who sees it sees status and why */
+  lm_status status; /* of this rank's share */
+  lm_error why;
 };
 
 /* Where the slab that begins at `at` ends. */
@@ -56,7 +64,7 @@ static void check_slice(const lm_state_slice *s)
   LM_ASSERT(s->count == 0 || s->data != NULL);
 }
 
-static lm_status list_tensors(struct save *w, lm_error *err)
+static lm_status list_tensors(lm_state_save *w, lm_error *err)
 {
   LM_TRY(part_name(w->path, w->part, err));
   LM_TRY(lm_alloc(&w->layout.tensors, w->n, sizeof *w->layout.tensors, "the list of tensors", err));
@@ -76,7 +84,7 @@ static lm_status list_tensors(struct save *w, lm_error *err)
 }
 
 /* Ranks that save different things must find out here, not by overwriting each other. */
-static lm_status compare_lists(const struct save *w, lm_error *err)
+static lm_status compare_lists(const lm_state_save *w, lm_error *err)
 {
   uint64_t mine = lm_hash(w->layout.tensors, w->n * sizeof *w->layout.tensors), first = mine;
   lm_bcast(w->comm, &first, sizeof first, 0);
@@ -88,7 +96,7 @@ static lm_status compare_lists(const struct save *w, lm_error *err)
   return lm_agree(w->comm, s, err);
 }
 
-static lm_status write_begin(struct save *w, lm_error *err)
+static lm_status begin(lm_state_save *w, lm_error *err)
 {
   LM_TRY(lm_agree(w->comm, list_tensors(w, err), err));
   LM_TRY(compare_lists(w, err));
@@ -103,7 +111,7 @@ static lm_status write_begin(struct save *w, lm_error *err)
 
 /* ---- the data ---- */
 
-static lm_status write_slab(const struct save *w, int fd, lm_state_slab *slab, lm_error *err)
+static lm_status write_slab(const lm_state_save *w, int fd, lm_state_slab *slab, lm_error *err)
 {
   const lm_state_slice *s = &w->slices[slab->tensor];
   size_t width = lm_dtype_size(s->dtype), bytes = slab->count * width;
@@ -113,7 +121,7 @@ static lm_status write_slab(const struct save *w, int fd, lm_state_slab *slab, l
                        err);
 }
 
-static lm_status write_all(struct save *w, int fd, lm_error *err)
+static lm_status write_all(lm_state_save *w, int fd, lm_error *err)
 {
   lm_state_slab *slab = w->mine;
   for (size_t i = 0; i < w->n; i++) {
@@ -132,19 +140,60 @@ static lm_status write_all(struct save *w, int fd, lm_error *err)
   return LM_OK;
 }
 
-static lm_status write_slices(struct save *w, lm_error *err)
+/* What was written, read again and compared: from the disk where the kernel lets go of its pages, which it does on
+ * local file systems once they are durable. */
+static lm_status read_back(const lm_state_save *w, int fd, lm_error *err)
 {
-  int fd = open(w->part, O_WRONLY | O_CLOEXEC);
+  char *bytes, name[256];
+  LM_TRY(lm_alloc(&bytes, LM_STATE_SLAB_BYTES, 1, "a slab of the state", err));
+  posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+  lm_status s = LM_OK;
+  for (size_t k = 0; s == LM_OK && k < w->n_mine; k++) {
+    const lm_state_slab *slab = &w->mine[k];
+    const lm_state_place *p = &w->layout.tensors[slab->tensor];
+    size_t width = lm_dtype_size(p->entry.dtype), n = slab->count * width;
+    s = lm_pread_all(fd, w->part, bytes, n, (off_t)(p->offset + slab->begin * width), err);
+    if (s != LM_OK || lm_hash(bytes, n) == slab->hash) continue;
+    lm_state_slab_name(&w->layout, slab, name);
+    s = lm_fail(err, LM_EIO, "%s: %s: what is read back is not what was written", w->part, name);
+  }
+  free(bytes);
+  return s;
+}
+
+static lm_status write_slices(lm_state_save *w, lm_error *err)
+{
+  int fd = open(w->part, O_RDWR | O_CLOEXEC);
   if (fd < 0) return lm_fail(err, LM_EIO, "%s: cannot open for writing: %s", w->part, strerror(errno));
   lm_status s = write_all(w, fd, err);
+  if (s == LM_OK && w->how.read_back) s = read_back(w, fd, err);
   if (close(fd) != 0 && s == LM_OK) s = lm_fail(err, LM_EIO, "%s: cannot close: %s", w->part, strerror(errno));
   return s;
+}
+
+static void *write_in_thread(void *save)
+{
+  lm_state_save *w = save;
+  w->status = write_slices(w, &w->why);
+  atomic_store(&w->done, true);
+  return NULL;
+}
+
+/* Signals are for the thread that trains: it is the one that looks at them. */
+static bool start_thread(lm_state_save *w)
+{
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  bool started = pthread_create(&w->thread, NULL, write_in_thread, w) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return started;
 }
 
 /* ---- the end ---- */
 
 /* The slabs of all ranks, in order, on every rank. */
-static lm_status gather_slabs(struct save *w, lm_error *err)
+static lm_status gather_slabs(lm_state_save *w, lm_error *err)
 {
   double most = (double)w->n_mine;
   lm_state_slab *padded = NULL, *all = NULL, *out = NULL;
@@ -169,29 +218,69 @@ static lm_status gather_slabs(struct save *w, lm_error *err)
   return s;
 }
 
-static lm_status commit(struct save *w, lm_error *err)
+static lm_status commit(lm_state_save *w, lm_error *err)
 {
   LM_TRY(lm_state_layout_check(w->path, &w->layout, LM_EINVAL, err));
   LM_TRY(lm_state_layout_seal(w->part, &w->layout, err));
   return lm_file_commit(w->part, w->path, err);
 }
 
-static lm_status write_end(struct save *w, lm_error *err)
+static void release(lm_state_save *w)
 {
-  LM_TRY(gather_slabs(w, err));
-  return lm_agree(w->comm, w->comm->rank == 0 ? commit(w, err) : LM_OK, err);
+  lm_state_layout_free(&w->layout);
+  free(w->mine);
+  free(w);
+}
+
+lm_status lm_state_write_begin(lm_state_save **out, const lm_comm *comm, const char *path, const lm_state_slice *slices,
+                               size_t n, const lm_state_how *how, lm_error *err)
+{
+  static uint64_t saves; /* of this process: fail_write@ckpt2 means the second */
+  lm_state_save *w;
+  *out = NULL;
+  lm_status s = lm_agree(comm, lm_alloc(&w, 1, sizeof *w, "a save", err), err);
+  if (s != LM_OK) {
+    free(w);
+    return s;
+  }
+  w->comm = comm;
+  w->slices = slices;
+  w->n = n;
+  w->how = *how;
+  w->fails = lm_fault(LM_FAULT_FAIL_WRITE, ++saves);
+  snprintf(w->path, sizeof w->path, "%s", path);
+  s = begin(w, err);
+  if (s != LM_OK) {
+    if (comm->rank == 0) unlink(w->part);
+    release(w);
+    return s;
+  }
+  w->threaded = how->background && start_thread(w);
+  if (!w->threaded) write_in_thread(w); /* without a thread the save is slower, not less safe */
+  *out = w;
+  return LM_OK;
+}
+
+bool lm_state_write_done(const lm_state_save *save)
+{
+  return atomic_load(&save->done);
+}
+
+lm_status lm_state_write_end(lm_state_save *w, lm_error *err)
+{
+  if (w->threaded) pthread_join(w->thread, NULL);
+  if (w->status != LM_OK && err != NULL) *err = w->why;
+  lm_status s = lm_agree(w->comm, w->status, err);
+  if (s == LM_OK) s = gather_slabs(w, err);
+  if (s == LM_OK) s = lm_agree(w->comm, w->comm->rank == 0 ? commit(w, err) : LM_OK, err);
+  if (s != LM_OK && w->comm->rank == 0) unlink(w->part); /* after lm_agree(): no rank writes to it any more */
+  release(w);
+  return s;
 }
 
 lm_status lm_state_write(const lm_comm *comm, const char *path, const lm_state_slice *slices, size_t n, lm_error *err)
 {
-  static uint64_t saves; /* of this process: fail_write@ckpt2 means the second */
-  struct save w = {.comm = comm, .path = path, .slices = slices, .n = n};
-  w.fails = lm_fault(LM_FAULT_FAIL_WRITE, ++saves);
-  lm_status s = write_begin(&w, err);
-  if (s == LM_OK) s = lm_agree(comm, write_slices(&w, err), err);
-  if (s == LM_OK) s = write_end(&w, err);
-  if (s != LM_OK && comm->rank == 0) unlink(w.part); /* after lm_agree(): no rank writes to it any more */
-  lm_state_layout_free(&w.layout);
-  free(w.mine);
-  return s;
+  lm_state_save *save;
+  LM_TRY(lm_state_write_begin(&save, comm, path, slices, n, &(lm_state_how){0}, err));
+  return lm_state_write_end(save, err);
 }

@@ -1,6 +1,6 @@
-/* src/checkpoint/checkpoint.c - state <-> disk: where checkpoints are, which is the newest good one, how many stay. */
+/* src/checkpoint/checkpoint.c - which checkpoint is the newest good one, and which go. */
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/folder.h"
 
 #include "base/file.h"
 #include "base/log.h"
@@ -16,229 +16,54 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- names ---- */
+/* ---- how many stay ---- */
 
-static lm_status path_of(char out[PATH_MAX], const char *run, const char *name, lm_error *err)
+static bool is_milestone(uint64_t step, int64_t every)
 {
-  if ((size_t)snprintf(out, PATH_MAX, "%s/checkpoints%s%s", run, *name != '\0' ? "/" : "", name) < PATH_MAX)
-    return LM_OK;
-  return lm_fail(err, LM_EINVAL, "%s: the path is too long for a run folder", run);
+  return every > 0 && step % (uint64_t)every == 0;
 }
 
-static void name_of(char out[64], uint64_t step)
-{
-  snprintf(out, 64, "step-%08" PRIu64 ".h5", step);
-}
-
-/* The number in "step-00001000.h5"; a name that we would not write is not a checkpoint's. */
-static bool step_of(const char *name, uint64_t *step)
-{
-  char ours[64];
-  if (sscanf(name, "step-%" SCNu64, step) != 1) return false;
-  name_of(ours, *step);
-  return strcmp(ours, name) == 0;
-}
-
-static bool is_leftover(const char *name)
-{
-  size_t n = strlen(name);
-  return strncmp(name, ".step-", 6) == 0 && n > 5 && strcmp(name + n - 5, ".part") == 0;
-}
-
-static lm_status fail_errno(lm_error *err, lm_status s, const char *what, const char *path)
-{
-  return lm_fail(err, s, "%s: cannot %s: %s", path, what, strerror(errno));
-}
-
-/* ---- what there is ---- */
-
-static int by_step(const void *a, const void *b)
-{
-  const lm_checkpoint *x = a, *y = b;
-  return (x->step > y->step) - (x->step < y->step);
-}
-
-/* The files that have a checkpoint's name, by step, ascending; nothing is opened. Times mean nothing: a restored or
- * copied folder has any. */
-static lm_status find(const char *run, lm_checkpoint **out, size_t *n, lm_error *err)
-{
-  char folder[PATH_MAX];
-  lm_buffer found = {0};
-  struct dirent *d;
-  uint64_t step;
-  *out = NULL;
-  *n = 0;
-  LM_TRY(path_of(folder, run, "", err));
-  DIR *dir = opendir(folder);
-  if (dir == NULL && errno == ENOENT) return LM_OK;
-  if (dir == NULL) return fail_errno(err, LM_EIO, "read the folder", folder);
-  lm_status s = LM_OK;
-  while (s == LM_OK && (errno = 0, d = readdir(dir)) != NULL) {
-    if (!step_of(d->d_name, &step)) continue;
-    lm_checkpoint c = {.step = step};
-    struct stat st;
-    s = path_of(c.path, run, d->d_name, err);
-    if (stat(c.path, &st) == 0) c.bytes = (uint64_t)st.st_size;
-    if (s == LM_OK) s = lm_buffer_append(&found, &c, sizeof c, err);
-  }
-  if (s == LM_OK && errno != 0) s = fail_errno(err, LM_EIO, "read the folder", folder);
-  closedir(dir);
-  if (s != LM_OK) {
-    lm_buffer_free(&found);
-    return s;
-  }
-  *out = (lm_checkpoint *)(void *)found.data;
-  *n = found.size / sizeof **out;
-  if (*n > 0) qsort(*out, *n, sizeof **out, by_step);
-  return LM_OK;
-}
-
-static void inspect(lm_checkpoint *c)
-{
-  lm_state_entry *entries;
-  size_t n;
-  lm_error why;
-  c->complete = lm_state_list(c->path, &entries, &n, &why) == LM_OK;
-  free(entries);
-  if (!c->complete) snprintf(c->reason, sizeof c->reason, "%.*s", (int)sizeof c->reason - 1, why.text);
-}
-
-lm_status lm_checkpoint_scan(const char *run, lm_checkpoint **out, size_t *n, lm_error *err)
-{
-  LM_TRY(find(run, out, n, err));
-  for (size_t i = 0; i < *n; i++) inspect(&(*out)[i]);
-  return LM_OK;
-}
-
-/* ---- taking a run folder into use ---- */
-
-static lm_status remove_leftovers(const char *folder, lm_error *err)
-{
-  struct dirent *d;
-  char path[PATH_MAX + 256];
-  DIR *dir = opendir(folder);
-  if (dir == NULL) return fail_errno(err, LM_EINVAL, "read the folder", folder);
-  while ((d = readdir(dir)) != NULL) {
-    if (!is_leftover(d->d_name)) continue;
-    snprintf(path, sizeof path, "%s/%s", folder, d->d_name);
-    if (unlink(path) == 0)
-      lm_info("removed %s, left by a save that was killed", path);
-    else
-      lm_warn("%s: cannot remove what a killed save left: %s", path, strerror(errno));
-  }
-  closedir(dir);
-  return LM_OK;
-}
-
-/* The parent of an absolute path must be there: where it is not, a file system is not mounted or the path is wrong, and
- * making it would fill the wrong disk. */
-static lm_status make_folders(const char *run, const char *folder, lm_error *err)
-{
-  char parent[PATH_MAX];
-  struct stat st;
-  snprintf(parent, sizeof parent, "%s", run);
-  size_t n = strlen(parent);
-  while (n > 1 && parent[n - 1] == '/') parent[--n] = '\0';
-  char *slash = strrchr(parent, '/');
-  if (run[0] == '/' && slash != parent) {
-    *slash = '\0';
-    if (stat(parent, &st) != 0)
-      return fail_errno(err, LM_EINVAL, "find the folder that the run folder goes into", parent);
-  }
-  return lm_folder_make(folder, err);
-}
-
-static lm_status prepare_rank0(const char *run, const char *folder, const char *probe, lm_error *err)
-{
-  LM_TRY(make_folders(run, folder, err));
-  LM_TRY(remove_leftovers(folder, err));
-  int fd = open(probe, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return fail_errno(err, LM_EINVAL, "make a file in the folder for checkpoints", probe);
-  lm_status s = LM_OK;
-  if (pwrite(fd, "test\n", 5, 0) != 5) s = fail_errno(err, LM_EINVAL, "write", probe);
-  if (close(fd) != 0 && s == LM_OK) s = fail_errno(err, LM_EINVAL, "close", probe);
-  return s;
-}
-
-/* Every rank writes to the file that rank 0 makes. */
-static lm_status open_probe(const char *folder, const char *probe, lm_error *err)
-{
-  int fd = open(probe, O_WRONLY | O_CLOEXEC);
-  if (fd < 0 && errno == ENOENT)
-    return lm_fail(err, LM_EINVAL,
-                   "%s: is not the folder that rank 0 sees: it must be on a file system that all nodes share", folder);
-  if (fd < 0) return fail_errno(err, LM_EINVAL, "open a file of rank 0 for writing", probe);
-  close(fd);
-  return LM_OK;
-}
-
-lm_status lm_checkpoint_prepare(const lm_comm *comm, const char *run, lm_error *err)
-{
-  char folder[PATH_MAX], probe[PATH_MAX] = "";
-  lm_status s = path_of(folder, run, "", err);
-  if (s == LM_OK) s = path_of(probe, run, ".step-test.part", err);
-  if (s == LM_OK && comm->rank == 0 && prepare_rank0(run, folder, probe, err) != LM_OK) {
-    s = LM_EINVAL; /* the user's to mend, whatever the system says: no step has been made yet */
-    if (err != NULL) err->status = s;
-  }
-  s = lm_agree(comm, s, err);
-  if (s == LM_OK) s = lm_agree(comm, open_probe(folder, probe, err), err);
-  if (comm->rank == 0) unlink(probe);
-  return s;
-}
-
-/* ---- saving ---- */
-
-/* Which of [0, n), by step, go: all complete ones but the newest. */
-static void choose(lm_checkpoint *c, size_t n, int64_t keep, uint64_t always, bool *goes)
+/* Which of [0, n), by step, go: all complete ones but the newest, the milestones, and what is known to be whole. */
+static void choose(lm_checkpoint *c, size_t n, const lm_checkpoint_rule *rule, bool *goes)
 {
   int64_t kept = 0;
-  for (size_t i = 0; i < n; i++) kept += c[i].step == always;
+  for (size_t i = 0; i < n; i++) kept += c[i].step == rule->always;
   for (size_t i = n; i-- > 0;) {
     goes[i] = false;
-    if (c[i].step == always) continue;
-    inspect(&c[i]);
+    if (c[i].step == rule->always) continue;
+    lm_checkpoint_inspect(&c[i]);
     if (!c[i].complete) continue;
-    goes[i] = kept >= keep;
-    kept += !goes[i];
+    bool counts = kept < rule->keep;
+    goes[i] = !counts && !is_milestone(c[i].step, rule->milestone_every);
+    kept += counts;
   }
 }
 
-lm_status lm_checkpoint_prune(const char *run, int64_t keep, uint64_t always, lm_buffer *removed, lm_error *err)
+lm_status lm_checkpoint_surplus(const char *run, const lm_checkpoint_rule *rule, lm_buffer *out, lm_error *err)
 {
   lm_checkpoint *c;
   size_t n;
   bool *goes;
-  if (keep < 1) return lm_fail(err, LM_EINVAL, "%s: %" PRId64 " checkpoints to keep; want at least 1", run, keep);
-  LM_TRY(find(run, &c, &n, err));
+  if (rule->keep < 1)
+    return lm_fail(err, LM_EINVAL, "%s: %" PRId64 " checkpoints to keep; want at least 1", run, rule->keep);
+  LM_TRY(lm_checkpoint_find(run, &c, &n, err));
   lm_status s = lm_alloc(&goes, n, sizeof *goes, "the list of checkpoints", err);
-  if (s == LM_OK) choose(c, n, keep, always, goes);
-  for (size_t i = 0; s == LM_OK && i < n; i++) {
-    if (!goes[i]) continue;
-    if (unlink(c[i].path) != 0)
-      s = fail_errno(err, LM_EIO, "remove", c[i].path);
-    else if (removed != NULL)
-      s = lm_buffer_printf(removed, err, "%s\n", c[i].path);
-  }
+  if (s == LM_OK) choose(c, n, rule, goes);
+  for (size_t i = 0; s == LM_OK && i < n; i++)
+    if (goes[i]) s = lm_buffer_append(out, c[i].path, strlen(c[i].path) + 1, err);
   free(goes);
   free(c);
   return s;
 }
 
-lm_status lm_checkpoint_save(const lm_comm *comm, const char *run, uint64_t step, const lm_state_slice *slices,
-                             size_t n, int64_t keep, lm_error *err)
+lm_status lm_checkpoint_remove(const lm_buffer *paths, lm_error *err)
 {
-  char folder[PATH_MAX], path[PATH_MAX], name[64];
-  name_of(name, step);
-  lm_status s = path_of(folder, run, "", err);
-  if (s == LM_OK) s = path_of(path, run, name, err);
-  if (s == LM_OK && comm->rank == 0) s = lm_folder_make(folder, err);
-  LM_TRY(lm_agree(comm, s, err));
-  LM_TRY(lm_state_write(comm, path, slices, n, err));
-  lm_error why;
-  if (comm->rank == 0 && keep > 0 && lm_checkpoint_prune(run, keep, step, NULL, &why) != LM_OK)
-    lm_warn("an old checkpoint stays: %s", why.text);
-  return LM_OK;
+  lm_status s = LM_OK;
+  for (size_t at = 0; at < paths->size; at += strlen(paths->data + at) + 1) {
+    const char *path = paths->data + at;
+    if (unlink(path) != 0 && errno != ENOENT && s == LM_OK) s = lm_checkpoint_fail(err, LM_EIO, "remove", path);
+  }
+  return s;
 }
 
 /* ---- resuming ---- */
@@ -247,7 +72,7 @@ static lm_status find_shared(const lm_comm *comm, const char *run, lm_checkpoint
 {
   *out = NULL;
   *n = 0;
-  LM_TRY(lm_agree(comm, comm->rank == 0 ? find(run, out, n, err) : LM_OK, err));
+  LM_TRY(lm_agree(comm, comm->rank == 0 ? lm_checkpoint_find(run, out, n, err) : LM_OK, err));
   lm_bcast(comm, n, sizeof *n, 0);
   lm_status s = LM_OK;
   if (comm->rank != 0) s = lm_alloc(out, *n, sizeof **out, "the list of checkpoints", err);

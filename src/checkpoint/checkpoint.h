@@ -27,20 +27,20 @@ lm_status lm_checkpoint_scan(const char *run, lm_checkpoint **out, size_t *n, lm
  *  @return LM_EINVAL with path and system text where the folder cannot be made or written */
 lm_status lm_checkpoint_prepare(const lm_comm *comm, const char *run, lm_error *err) LM_NODISCARD;
 
-/** Save `slices` as step's checkpoint, then remove what `keep` no longer wants. Collective.
- *  @param keep  how many complete ones stay, this one and the newest by step number; 0: all. Nothing is removed before
- * the new one has its name, and nothing after a failed save.
- *  @return as lm_state_write(); a checkpoint that cannot be removed is a warning */
-lm_status lm_checkpoint_save(const lm_comm *comm, const char *run, uint64_t step, const lm_state_slice *slices,
-                             size_t n, int64_t keep, lm_error *err) LM_NODISCARD;
+/** Which complete checkpoints stay: the newest `keep` by step number, and the milestones besides. Plain data. */
+typedef struct lm_checkpoint_rule {
+  int64_t keep;            /* at least 1 */
+  int64_t milestone_every; /* what lies at a multiple of so many steps stays; 0: no milestones */
+  uint64_t always;         /* a step that stays and counts, whatever its number; UINT64_MAX: none */
+} lm_checkpoint_rule;
 
-/** Remove complete checkpoints of a run, oldest first, until `keep` of them are left. Local. What is damaged neither
- * counts nor goes.
- *  @param keep     at least 1
- *  @param always   a step that stays and counts, whatever its number; UINT64_MAX: none
- *  @param removed  where their paths are appended, a line each; may be NULL */
-lm_status lm_checkpoint_prune(const char *run, int64_t keep, uint64_t always, lm_buffer *removed,
-                              lm_error *err) LM_NODISCARD;
+/** What the rule does not keep, oldest first. Local. What is damaged neither counts nor goes.
+ *  @param out  where the paths are appended, each with its '\0' */
+lm_status lm_checkpoint_surplus(const char *run, const lm_checkpoint_rule *rule, lm_buffer *out,
+                                lm_error *err) LM_NODISCARD;
+
+/** Remove those, in order; what cannot be removed does not stop the others. Local; calls no HDF5. */
+lm_status lm_checkpoint_remove(const lm_buffer *paths, lm_error *err) LM_NODISCARD;
 
 /** Load the newest checkpoint, by step number, whose content verifies while it is read, passing over damaged ones with
  * a warning each; nothing is removed. Collective: all ranks load the same.

@@ -13,7 +13,7 @@
 
 struct ckpt_options {
   bool json;
-  int64_t keep;
+  int64_t keep, milestone_every;
 };
 
 static const lm_option options[] = {
@@ -21,6 +21,8 @@ static const lm_option options[] = {
      "ls, verify, show: print one JSON object"},
     {"keep", LM_OPT_INT, offsetof(struct ckpt_options, keep), "0", "[0, inf)", "checkpoints",
      "prune: how many stay, the newest by step number; at least 1"},
+    {"milestone_every", LM_OPT_INT, offsetof(struct ckpt_options, milestone_every), "0", "[0, inf)", "steps",
+     "prune: multiples of so many steps stay besides"},
 };
 
 /* ---- a report: one object, printed as JSON or as lines ---- */
@@ -206,14 +208,16 @@ static lm_status show(const struct ckpt_options *o, const char *path, lm_error *
 
 static lm_status prune(const struct ckpt_options *o, const char *run, lm_error *err)
 {
-  lm_buffer removed = {0};
+  lm_buffer going = {0};
   LM_TRY(want_run(run, err));
   if (o->keep < 1)
     return lm_fail(err, LM_EINVAL, "ckpt prune: --keep is %" PRId64 "; want how many checkpoints stay, at least 1",
                    o->keep);
-  lm_status s = lm_checkpoint_prune(run, o->keep, UINT64_MAX, &removed, err);
-  if (removed.size > 0) printf("%s", removed.data);
-  lm_buffer_free(&removed);
+  const lm_checkpoint_rule rule = {.keep = o->keep, .milestone_every = o->milestone_every, .always = UINT64_MAX};
+  lm_status s = lm_checkpoint_surplus(run, &rule, &going, err);
+  if (s == LM_OK) s = lm_checkpoint_remove(&going, err);
+  for (size_t at = 0; s == LM_OK && at < going.size; at += strlen(going.data + at) + 1) puts(going.data + at);
+  lm_buffer_free(&going);
   return s;
 }
 
@@ -248,7 +252,8 @@ static lm_status run(const lm_comm *comm, int argc, char **argv, lm_error *err)
 
 const lm_command lm_command_ckpt = {
     .name = "ckpt",
-    .usage = "ckpt ls RUN [--json]\nckpt verify RUN|FILE [--json]\nckpt show FILE [--json]\nckpt prune RUN --keep N",
+    .usage = "ckpt ls RUN [--json]\nckpt verify RUN|FILE [--json]\nckpt show FILE [--json]\nckpt prune RUN --keep N "
+             "[--milestone_every K]",
     .summary = "list, verify, show and prune the checkpoints of a run",
     .options = options,
     .n_options = sizeof options / sizeof options[0],

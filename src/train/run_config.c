@@ -164,6 +164,16 @@ const lm_option lm_config_options[] = {
      "save after every so many steps; 0 is only at the end and at a stop"},
     {"checkpoint.keep", LM_OPT_INT, AT(checkpoint.keep), "3", "[0, 1e6]", "checkpoints",
      "the newest so many stay; 0 keeps all"},
+    {"checkpoint.milestone_every", LM_OPT_INT, AT(checkpoint.milestone_every), "0", "[0, 1e12]", "steps",
+     "checkpoints at multiples of this stay besides; 0 is none"},
+    {"checkpoint.keep_best", LM_OPT_BOOL, AT(checkpoint.keep_best), "false", NULL, NULL,
+     "checkpoints/best.h5 is the one with the lowest validation loss, of those whose step was evaluated"},
+    {"checkpoint.async", LM_OPT_BOOL, AT(checkpoint.async), "true", NULL, NULL,
+     "write while training goes on, from a copy of the state in host memory"},
+    {"checkpoint.verify", LM_OPT_CHOICE, AT(checkpoint.verify), "structure", "structure|full", NULL,
+     "before a checkpoint gets its name: look at its description, or also read all that was written again"},
+    {"checkpoint.on_failure", LM_OPT_CHOICE, AT(checkpoint.on_failure), "stop", "stop|continue", NULL,
+     "what a save that fails does to the run; after the last one the exit code is 1 in any case"},
 
     {"eval.every", LM_OPT_INT, AT(eval.every), "0", "[0, 1e12]", "steps",
      "evaluate on data.val before the first step, after every so many, and at the end; 0 is never"},
@@ -173,7 +183,6 @@ const lm_option lm_config_options[] = {
     {"log.every", LM_OPT_INT, AT(log.every), "10", "[1, 1e9]", "steps", "a line on stderr every so many steps"},
     {"log.samples", LM_OPT_BOOL, AT(log.samples), "false", NULL, NULL,
      "write the windows of each step's global batch to metrics.jsonl"},
-    {NULL},
 };
 
 /* A preset is a few words of config, weaker than the user's own; what they leave out is the table's default.
@@ -292,7 +301,7 @@ static lm_status check(const lm_config *cfg, lm_error *err)
 static lm_status begin(lm_config *cfg, lm_options **options, lm_error *err)
 {
   *cfg = (lm_config){0};
-  return lm_options_new(options, lm_config_options, lm_options_count(lm_config_options), cfg, err);
+  return lm_options_new(options, lm_config_options, LM_CONFIG_N_OPTIONS, cfg, err);
 }
 
 static lm_status finish(lm_config *cfg, lm_options **options, lm_status s, lm_error *err)

@@ -64,7 +64,10 @@ typedef struct lm_config {
     bool overlap;
   } parallel;
   struct {
-    int64_t every, keep;
+    int64_t every, keep, milestone_every;
+    bool async, keep_best;
+    int verify;     /* 1: full */
+    int on_failure; /* 1: continue */
   } checkpoint;
   struct {
     int64_t every, windows;
@@ -75,7 +78,8 @@ typedef struct lm_config {
   } log;
 } lm_config;
 
-extern const lm_option lm_config_options[]; /* ends with a row without a name */
+enum { LM_CONFIG_N_OPTIONS = 87 };
+extern const lm_option lm_config_options[LM_CONFIG_N_OPTIONS];
 
 /** Fill a config: defaults, preset, YAML file, overrides, in rising strength; then check what no single row can. Local.
  *  @param[out] options the caller's to free, after cfg's last use

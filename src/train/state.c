@@ -47,6 +47,13 @@ static lm_state_slice slice_of(const struct block *b, const lm_param *p, size_t 
   return s;
 }
 
+static lm_state_slice f32_scalar(const char *name, float *value, bool mine)
+{
+  lm_state_slice s = {.dtype = LM_F32, .count = mine, .data = value};
+  snprintf(s.name, sizeof s.name, "%s", name);
+  return s;
+}
+
 static lm_state_slice scalar(const char *name, uint64_t *value, bool mine)
 {
   lm_state_slice s = {.dtype = LM_U64, .ndim = 0, .count = mine, .data = value};
@@ -56,8 +63,7 @@ static lm_state_slice scalar(const char *name, uint64_t *value, bool mine)
 
 static void add_scaler(lm_state *out, lm_scaler *s, bool mine)
 {
-  lm_state_slice scale = {.name = "/scaler/scale", .dtype = LM_F32, .count = mine, .data = &s->scale};
-  out->slices[out->n++] = scale;
+  out->slices[out->n++] = f32_scalar("/scaler/scale", &s->scale, mine);
   out->slices[out->n++] = scalar("/scaler/good_steps", &s->good_steps, mine);
   out->slices[out->n++] = scalar("/scaler/overflows_left", &s->overflows_left, mine);
 }
@@ -84,7 +90,7 @@ static void add_text(lm_state *out, const char *name, const char *text, bool min
 
 static lm_status make(lm_state *out, const lm_param_table *table, lm_error *err)
 {
-  enum { OTHERS = 16 };
+  enum { OTHERS = 24 };
   *out = (lm_state){.slices = calloc(BLOCKS * table->n + OTHERS, sizeof *out->slices)};
   return out->slices != NULL ? LM_OK
                              : lm_fail(err, LM_ENOMEM, "no memory for the list of %zu tensors", BLOCKS * table->n);
@@ -140,6 +146,8 @@ lm_status lm_state_to_save(lm_state *out, const lm_comm *comm, lm_model *m, lm_o
   if (lm_model_compute(m) == LM_F16) add_scaler(out, &p->scaler, comm->rank == 0);
   out->slices[out->n++] = scalar("/provenance/world", &from->world, comm->rank == 0);
   out->slices[out->n++] = scalar("/provenance/vocab_fingerprint", &from->vocab, comm->rank == 0);
+  out->slices[out->n++] = f32_scalar("/provenance/loss", &from->loss, comm->rank == 0);
+  out->slices[out->n++] = f32_scalar("/provenance/validation_loss", &from->validation_loss, comm->rank == 0);
   add_text(out, "/config", from->config, comm->rank == 0);
   add_text(out, "/provenance/program", from->program, comm->rank == 0);
   if (out->slices[out->n - 1].data == NULL || out->slices[out->n - 2].data == NULL) {

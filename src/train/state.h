@@ -22,10 +22,12 @@ typedef struct lm_progress {
 
 /** What a checkpoint says of where it came from. Borrowed for the save; the same on all ranks. */
 typedef struct lm_provenance {
-  const char *config;  /* config.used.yaml, at /config */
-  const char *program; /* version, host, job, backend, time, as YAML, at /provenance/program */
-  uint64_t world;      /* ranks */
-  uint64_t vocab;      /* fingerprint of the vocabulary that made the data */
+  const char *config;    /* config.used.yaml, at /config */
+  const char *program;   /* version, host, job, backend, time, as YAML, at /provenance/program */
+  uint64_t world;        /* ranks */
+  float loss;            /* of the step; NaN: none */
+  float validation_loss; /* NaN: not evaluated at this step */
+  uint64_t vocab;        /* fingerprint of the vocabulary that made the data */
 } lm_provenance;
 
 typedef struct lm_state {

@@ -13,8 +13,8 @@
 
 /* What a rank brings to the step's one small reduction: sums, then maxima. */
 struct shares {
-  double loss, targets, failed, stop; /* summed */
-  double data, compute, reduce;       /* seconds of the slowest */
+  double loss, targets, failed, stop, saved; /* summed */
+  double data, compute, reduce;              /* seconds of the slowest */
 };
 
 /* Samples of the step that comes next. */
@@ -98,9 +98,9 @@ static lm_status accumulate(lm_trainer *t, struct shares *mine, lm_error *err)
 /* One all-reduce for all that a step agrees on. */
 static void agree_on_step(const lm_comm *comm, struct shares *s)
 {
-  lm_tally t = {.sum = {s->loss, s->targets, s->failed, s->stop}, .max = {s->data, s->compute, s->reduce}};
+  lm_tally t = {.sum = {s->loss, s->targets, s->failed, s->stop, s->saved}, .max = {s->data, s->compute, s->reduce}};
   lm_allreduce_tally(comm, &t);
-  *s = (struct shares){t.sum[0], t.sum[1], t.sum[2], t.sum[3], t.max[0], t.max[1], t.max[2]};
+  *s = (struct shares){t.sum[0], t.sum[1], t.sum[2], t.sum[3], t.sum[4], t.max[0], t.max[1], t.max[2]};
 }
 
 /* The losses of all sequences, added in their order whoever had them. Collective. */
@@ -215,13 +215,14 @@ lm_status lm_trainer_step(lm_trainer *t, lm_step_result *out, lm_error *err)
   s.failed = mine != LM_OK;
   s.stop = lm_stop_requested();
   lm_watchdog_phase(t->watchdog, t->at.step + 1, "agreement");
+  s.saved = lm_saver_done(t->saver);
   agree_on_step(t->comm, &s);
   if (t->losses != NULL) s.loss = sum_losses(t);
   if (s.failed > 0) return lm_agree(t->comm, mine, err);
 
   double reduced = lm_clock();
   lm_watchdog_phase(t->watchdog, t->at.step + 1, "update");
-  *out = (lm_step_result){.stop = s.stop > 0};
+  *out = (lm_step_result){.stop = s.stop > 0, .saved = (int)s.saved == t->comm->size};
   lm_metrics_row *row = &out->row;
   row->loss = s.loss / s.targets;
   row->batch = batch_now(t);

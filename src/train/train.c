@@ -19,6 +19,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 /* ---- making ---- */
@@ -103,6 +104,7 @@ static lm_status make_gradsync(lm_trainer *t, lm_error *err)
 static void release(lm_trainer *t)
 {
   lm_watchdog_stop(t->watchdog);
+  lm_saver_free(t->saver);
   lm_metrics_close(t->metrics);
   lm_buffer_free(&t->config_text);
   lm_gradsync_free(t->sync);
@@ -211,14 +213,15 @@ static lm_status note_progress(lm_trainer *t, lm_error *err)
   return t->journal != NULL ? lm_journal_note(t->journal, &now, err) : LM_OK;
 }
 
-/* After a stop request comes the rest of a step, and a save. Until one was measured, by this start or one before, a
- * save is taken to write 12 bytes a parameter at 100 MB/s. */
+/* After a stop request comes the rest of a step, then the rest of a save under way, then a save. Until one was
+ * measured, by this start or one before, a save is taken to write 12 bytes a parameter at 100 MB/s. */
 static void measure_stop(lm_trainer *t, double step, double save)
 {
   if (step > t->slowest_step) t->slowest_step = step;
   if (save > t->slowest_save) t->slowest_save = save;
   double expected = t->slowest_save > 0 ? t->slowest_save : 12e-8 * (double)lm_model_params(t->model)->elements;
-  lm_stop_reserve(t->slowest_step + expected + t->cfg->run.deadline_margin);
+  double saves = expected * (t->cfg->checkpoint.async ? 2 : 1);
+  lm_stop_reserve(t->slowest_step + saves + t->cfg->run.deadline_margin);
 }
 
 /* Rank 0 watches it for all. */
@@ -248,24 +251,74 @@ static lm_status describe_program(const lm_trainer *t, char out[1024], lm_error 
   return n > 0 && n < 1024 ? LM_OK : lm_fail(err, LM_EINVAL, "the job id is too long: '%.100s'", job ? job : "");
 }
 
-static lm_status save(lm_trainer *t, lm_error *err)
+/* A call on the state as checkpoints have it. */
+static lm_status with_state(lm_trainer *t, const lm_metrics_row *row, bool begin, lm_error *err)
 {
   char program[1024];
   lm_state state = {0};
   lm_provenance from = {.config = t->config_text.data,
                         .program = program,
                         .world = (uint64_t)t->comm->size,
+                        .loss = (float)row->loss,
+                        .validation_loss = (float)row->val_loss,
                         .vocab = lm_dataset_info(t->data)->vocab_fingerprint};
   lm_watchdog_phase(t->watchdog, t->at.step, "checkpoint");
   lm_status s = describe_program(t, program, err);
   if (s == LM_OK) s = lm_state_to_save(&state, t->comm, t->model, t->optimizer, &t->at, &from, err);
   s = lm_agree(t->comm, s, err);
-  if (s == LM_OK)
-    s = lm_checkpoint_save(t->comm, t->cfg->run.folder, t->at.step, state.slices, state.n, t->cfg->checkpoint.keep,
-                           err);
-  if (s == LM_OK) t->saved_step = t->at.step;
+  if (s == LM_OK && begin)
+    s = lm_saver_begin(t->saver, t->at.step, state.slices, state.n, row->val_loss, err);
+  else if (s == LM_OK)
+    s = lm_saver_prepare(t->saver, state.slices, state.n, err);
   lm_state_free(&state);
   return s;
+}
+
+/* What a failed save means: the same on all ranks, as s is. */
+static lm_status tolerate(lm_trainer *t, lm_status s, lm_error *err)
+{
+  t->save_failed = s != LM_OK;
+  if (s == LM_OK || t->cfg->checkpoint.on_failure == 0 || err == NULL) return s;
+  lm_warn("a save failed, training goes on; the last checkpoint is that of step %" PRIu64 ": %s", t->saved_step,
+          err->text);
+  return LM_OK;
+}
+
+static lm_status end_save(lm_trainer *t, lm_error *err)
+{
+  uint64_t step;
+  if (!lm_saver_busy(t->saver, &step)) return LM_OK;
+  lm_watchdog_phase(t->watchdog, t->at.step, "checkpoint");
+  lm_status s = lm_saver_end(t->saver, err);
+  if (s == LM_OK) {
+    t->saved_step = step;
+    lm_info("step %6" PRIu64 "  saved", step);
+  }
+  return tolerate(t, s, err);
+}
+
+static lm_status begin_save(lm_trainer *t, const lm_metrics_row *row, lm_error *err)
+{
+  LM_TRY(end_save(t, err));
+  return tolerate(t, with_state(t, row, true, err), err);
+}
+
+/* The last state of a run is on disk when this returns. */
+static lm_status save(lm_trainer *t, const lm_metrics_row *row, bool last, lm_error *err)
+{
+  LM_TRY(begin_save(t, row, err));
+  if (!last && t->cfg->checkpoint.async) return LM_OK;
+  LM_TRY(end_save(t, err));
+  if (!last || !t->save_failed) return LM_OK;
+  return lm_fail(err, LM_EIO, "step %" PRIu64 " could not be saved; the last checkpoint is that of step %" PRIu64,
+                 t->at.step, t->saved_step);
+}
+
+/* A run that fails between two saves still completes the one that it began. */
+static void end_last_save(lm_trainer *t)
+{
+  lm_error why;
+  if (t->saver != NULL && lm_saver_busy(t->saver, NULL) && end_save(t, &why) != LM_OK) lm_warn("%s", why.text);
 }
 
 static lm_status evaluate(lm_trainer *t, double *mean, lm_error *err)
@@ -314,15 +367,19 @@ static lm_status after_step(lm_trainer *t, lm_step_result *r, bool last, lm_erro
 {
   lm_metrics_row *row = &r->row;
   double begin = lm_clock();
+  if (r->saved) LM_TRY(end_save(t, err));
+  row->seconds.checkpoint = lm_clock() - begin;
+  begin = lm_clock();
   if (t->val != NULL && (due(row->step, t->cfg->eval.every) || (last && t->cfg->eval.every > 0 && !r->stop)))
     LM_TRY(evaluate(t, &row->val_loss, err));
   if (due(row->step, t->cfg->run.check_replicas)) LM_TRY(check_replicas(t, err));
   double evaluated = lm_clock();
   row->seconds.eval = evaluated - begin;
   /* In a run of bad steps nothing new is worth keeping, and a good checkpoint might make room for it. */
-  if (last || (due(row->step, t->cfg->checkpoint.every) && !row->skipped)) LM_TRY(save(t, err));
-  row->seconds.checkpoint = lm_clock() - evaluated;
-  measure_stop(t, (double)row->batch * t->T / row->tokens_per_s, row->seconds.checkpoint);
+  if (last || (due(row->step, t->cfg->checkpoint.every) && !row->skipped)) LM_TRY(save(t, row, last, err));
+  row->seconds.checkpoint += lm_clock() - evaluated;
+  double step = (double)row->batch * t->T / row->tokens_per_s;
+  measure_stop(t, step + row->seconds.checkpoint, lm_saver_seconds(t->saver));
   if (row->step % (uint64_t)t->cfg->log.every == 0 || last || row->skipped || !isnan(row->val_loss)) say_step(t, row);
   return lm_agree(t->comm, t->metrics ? write_rows(t, row, err) : LM_OK, err);
 }
@@ -364,12 +421,26 @@ static lm_status loop(lm_trainer *t, lm_error *err)
   return LM_OK;
 }
 
+static lm_status make_saver(lm_trainer *t, lm_error *err)
+{
+  const lm_config *cfg = t->cfg;
+  const lm_saver_policy policy = {
+      .how = {.background = cfg->checkpoint.async, .read_back = cfg->checkpoint.verify == 1},
+      .keep = cfg->checkpoint.keep,
+      .milestone_every = cfg->checkpoint.milestone_every,
+      .keep_best = cfg->checkpoint.keep_best,
+      .to_host = strcmp(t->k->name, "cuda") == 0 ? t->k->to_host : NULL,
+  };
+  return lm_agree(t->comm, lm_saver_new(&t->saver, t->comm, cfg->run.folder, &policy, err), err);
+}
+
 static lm_status run(lm_trainer *t, const lm_options *options, lm_error *err)
 {
   LM_TRY(lm_checkpoint_prepare(t->comm, t->cfg->run.folder, err));
   lm_status watching = lm_watchdog_start(&t->watchdog, t->comm, t->cfg->run.folder, t->cfg->run.hang_timeout, err);
   LM_TRY(lm_agree(t->comm, watching, err));
   LM_TRY(lm_journal_open(&t->journal, t->comm, t->cfg->run.folder, t->cfg->run.max_stalled, &t->slowest_save, err));
+  LM_TRY(make_saver(t, err));
   LM_TRY(start(t, err));
   t->started_step = t->at.step;
   LM_TRY(lm_agree(t->comm, note_progress(t, err), err));
@@ -378,6 +449,7 @@ static lm_status run(lm_trainer *t, const lm_options *options, lm_error *err)
     return LM_OK;
   }
   LM_TRY(lm_agree(t->comm, open_files(t, options, err), err));
+  LM_TRY(with_state(t, &(lm_metrics_row){.loss = NAN, .val_loss = NAN}, false, err));
   t->peak_flops = lm_cpu_product_rate(t->compute);
   lm_allreduce_sum_f64(t->comm, &t->peak_flops, 1);
   banner(t);
@@ -401,6 +473,7 @@ lm_status lm_train(const lm_comm *comm, const lm_config *cfg, const lm_options *
   if (s == LM_OK) s = make_gradsync(&t, err);
   if (s == LM_OK) s = run(&t, options, err);
   lm_journal_close(t.journal, s, err);
+  end_last_save(&t);
   release(&t);
   return s;
 }

@@ -5,6 +5,7 @@
 
 #include "batch/dataset.h"
 #include "batch/loader.h"
+#include "checkpoint/saver.h"
 #include "comm/watchdog.h"
 #include "gradsync/gradsync.h"
 #include "train/journal.h"
@@ -29,12 +30,14 @@ typedef struct lm_trainer {
   lm_progress at;
   lm_watchdog *watchdog; /* NULL: none */
   lm_schedule schedule;
-  lm_ramp ramp;                      /* the global batch of each step */
-  uint64_t *first;                   /* [size + 1]: rank r has sequences [first[r], first[r + 1]) of the step */
-  double peak_flops;                 /* of all ranks, measured at the start */
-  lm_metrics *metrics;               /* rank 0 */
-  lm_journal *journal;               /* rank 0 */
-  lm_buffer config_text;             /* config.used.yaml */
+  lm_ramp ramp;          /* the global batch of each step */
+  uint64_t *first;       /* [size + 1]: rank r has sequences [first[r], first[r + 1]) of the step */
+  double peak_flops;     /* of all ranks, measured at the start */
+  lm_metrics *metrics;   /* rank 0 */
+  lm_journal *journal;   /* rank 0 */
+  lm_buffer config_text; /* config.used.yaml */
+  lm_saver *saver;
+  bool save_failed;                  /* the last save did */
   uint64_t saved_step;               /* of the newest checkpoint; 0: none */
   double slowest_step, slowest_save; /* seconds of this start; before the first save a guess */
   double started;                    /* lm_clock() at the first step of this start */
@@ -47,7 +50,8 @@ void lm_trainer_share_batch(lm_trainer *t, uint64_t batch);
 /** What the ranks learn of a step, all the same. */
 typedef struct lm_step_result {
   lm_metrics_row row;
-  bool stop; /* a rank got a stop request */
+  bool stop;  /* a rank got a stop request */
+  bool saved; /* every rank has written its share of the save under way, or failed to */
 } lm_step_result;
 
 /** One update: micro-batches, reduction, clipping, the optimizer. Collective. Advances t->at by one step.

@@ -48,7 +48,7 @@ for i in $(seq 12); do
   announced=${last:-$announced}
   got=$(resumed any | awk '/^resumed/ { print $2 }')
   [ "${got:-0}" -ge "$announced" ] || worse=$((worse + 1))
-  "$MPILM" ckpt verify any >/dev/null 2>&1 || bad=$((bad + 1))
+  [ -z "$(ls any/checkpoints)" ] || "$MPILM" ckpt verify any >/dev/null 2>&1 || bad=$((bad + 1)) # a slow start leaves nothing
 done
 tap_ok $((announced == 0)) "12 runs were killed while they saved; the last announced step is $announced"
 tap_is "$worse" 0 "the newest that verifies is never older than the last announced"

@@ -1,24 +1,51 @@
-/* tests/checkpoint/run_state.c - saves and resumes for the scripts: run_state save RUN KEEP STEP... | resume RUN */
+/* tests/checkpoint/run_state.c - saves and resumes for the scripts: run_state save RUN KEEP STEP... | resume RUN.
+ * RUN_STATE_POLICY lists async, full, best, milestone=N; the validation loss of step N is that of RUN_STATE_LOSS_N. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/fault.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/saver.h"
 #include "tests/checkpoint/state.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
-static lm_status save(const lm_comm *comm, const char *run, int64_t keep, uint64_t step, lm_error *err)
+static lm_saver_policy policy_of(int64_t keep)
 {
-  lm_state_slice s[STATE_TENSORS];
+  const char *words = getenv("RUN_STATE_POLICY") ? getenv("RUN_STATE_POLICY") : "", *milestone;
+  lm_saver_policy p = {.keep = keep, .keep_best = strstr(words, "best") != NULL};
+  p.how.background = strstr(words, "async") != NULL;
+  p.how.read_back = strstr(words, "full") != NULL;
+  if ((milestone = strstr(words, "milestone=")) != NULL) p.milestone_every = atoll(milestone + 10);
+  return p;
+}
+
+static double loss_of(uint64_t step)
+{
+  char name[64];
+  snprintf(name, sizeof name, "RUN_STATE_LOSS_%" PRIu64, step);
+  return getenv(name) != NULL ? atof(getenv(name)) : (double)NAN;
+}
+
+/* The state is gone as soon as the save has begun: in the background only the snapshot is left. */
+static lm_status save(const lm_comm *comm, lm_saver *saver, uint64_t step, lm_error *err)
+{
+  lm_state_slice s[STATE_TENSORS + 1];
+  double loss = loss_of(step);
+  float value = (float)loss;
   state_new(s, comm, (unsigned)step, (unsigned)step);
+  s[STATE_TENSORS] = (lm_state_slice){
+      .name = "/provenance/validation_loss", .dtype = LM_F32, .count = comm->rank == 0, .data = &value};
   lm_info("saving %" PRIu64, step);
-  lm_status status = lm_checkpoint_save(comm, run, step, s, STATE_TENSORS, keep, err);
+  lm_status status = lm_saver_begin(saver, step, s, STATE_TENSORS + 1, loss, err);
+  state_clear(s);
   state_free(s);
+  if (status == LM_OK) status = lm_saver_end(saver, err);
   if (comm->rank == 0 && status == LM_OK) printf("saved %" PRIu64 "\n", step), fflush(stdout);
   return status;
 }
@@ -60,8 +87,12 @@ int main(int argc, char **argv)
   if (s == LM_OK && argc > 3 && strcmp(argv[1], "save") == 0) {
     s = lm_checkpoint_prepare(&comm, argv[2], &err);
     limit_files();
+    lm_saver *saver = NULL;
+    const lm_saver_policy policy = policy_of(atoll(argv[3]));
+    if (s == LM_OK) s = lm_saver_new(&saver, &comm, argv[2], &policy, &err);
     for (int i = 4; s == LM_OK && i < argc; i++) /* a failed save does not end a run: the next may be better */
-      if (save(&comm, argv[2], atoll(argv[3]), strtoull(argv[i], NULL, 10), &err) != LM_OK) lm_log_error(&err);
+      if (save(&comm, saver, strtoull(argv[i], NULL, 10), &err) != LM_OK) lm_log_error(&err);
+    lm_saver_free(saver);
   } else if (s == LM_OK && argc == 3 && strcmp(argv[1], "resume") == 0) {
     s = resume(&comm, argv[2], &err);
   }

@@ -23,7 +23,7 @@ static const struct {
     {"/progress/step", LM_U64, 0, {0}},
     {"/rng/counters", LM_U64, 1, {5}},
     {"/config", LM_TEXT, 1, {26}},
-    {"/provenance", LM_TEXT, 1, {0}},
+    {"/provenance/program", LM_TEXT, 1, {0}},
 };
 
 static size_t elements(const lm_state_slice *s)

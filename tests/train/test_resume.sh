@@ -61,7 +61,7 @@ tap_ok $(($? == 0)) "killed in its first save"
 tap_is "$(find killed/checkpoints -name 'step-*.h5')" "" "which is not there"
 tap_exit 0 "the next start begins anew" -- train 2 killed
 same f32 killed "and ends as if nothing had happened"
-MPILM_FAULT=die@step8:rank1 train 2 died >log 2>&1
+MPILM_FAULT=die@step8:rank1 train 2 died --checkpoint.async=false >log 2>&1
 tap_ok $(($? == 0)) "a rank dies in step 8"
 tap_exit 0 "the next start" -- train 2 died
 tap_like "$tap_err" "resumed from step 5" "resumes from step 5"

@@ -1,0 +1,80 @@
+/* hdf5/state_room.c - how many bytes a state takes, and whether there is room for them. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "hdf5/state_layout.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* HDF5's own bytes, generously: an object header, a link and a name for each tensor. */
+uint64_t lm_state_bytes_around(uint64_t sum, size_t n, uint64_t n_slabs)
+{
+  return sum + n_slabs * sizeof(lm_state_slab) + n * (LM_STATE_NAME + 1024) + (1 << 14);
+}
+
+uint64_t lm_state_bytes(const lm_state_slice *slices, size_t n, int ranks)
+{
+  uint64_t sum = 0, slabs = 0;
+  for (size_t i = 0; i < n; i++) {
+    uint64_t bytes = lm_state_elements(slices[i].ndim, slices[i].shape) * lm_dtype_size(slices[i].dtype);
+    sum += bytes;
+    slabs += bytes / LM_STATE_SLAB_BYTES + 1;
+  }
+  return lm_state_bytes_around(sum, n, slabs + (uint64_t)ranks * n);
+}
+
+static lm_status fail_errno(lm_error *err, const char *what, const char *path)
+{
+  return lm_fail(err, LM_EIO, "%s: cannot %s: %s", path, what, strerror(errno));
+}
+
+lm_status lm_state_room_limit(const char *path, uint64_t bytes, lm_error *err)
+{
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes) return LM_OK;
+  return lm_fail(err, LM_EIO, "%s: %s: up to %" PRIu64 " bytes are needed, ulimit -f allows %" PRIu64, path,
+                 strerror(EFBIG), bytes, (uint64_t)limit.rlim_cur);
+}
+
+lm_status lm_state_room_ask(const char *path, uint64_t bytes, lm_error *err)
+{
+  char folder[PATH_MAX];
+  struct statvfs v;
+  LM_TRY(lm_state_room_limit(path, bytes, err));
+  snprintf(folder, sizeof folder, "%s", path);
+  if (statvfs(dirname(folder), &v) != 0) return fail_errno(err, "ask for the free space", path);
+  uint64_t have = (uint64_t)(geteuid() == 0 ? v.f_bfree : v.f_bavail) * v.f_frsize;
+  if (v.f_blocks == 0 || have >= bytes) return LM_OK; /* some file systems do not tell: 0 of 0 */
+  return lm_fail(err, LM_EIO, "%s: %s: %" PRIu64 " bytes are needed, %" PRIu64 " are free", path, strerror(ENOSPC),
+                 bytes, have);
+}
+
+lm_status lm_state_room_take(int fd, const char *path, uint64_t bytes, lm_error *err)
+{
+  int done;
+  if (ftruncate(fd, 0) != 0 || ftruncate(fd, (off_t)bytes) != 0)
+    return fail_errno(err, "make it as long as needed", path);
+  do done = fallocate(fd, 0, 0, (off_t)bytes);
+  while (done != 0 && errno == EINTR);
+  if (done != 0 && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
+    return fail_errno(err, "reserve its space", path);
+  return LM_OK;
+}
+
+lm_status lm_state_room(const char *path, uint64_t bytes, lm_error *err)
+{
+  LM_TRY(lm_state_room_ask(path, bytes, err));
+  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) return fail_errno(err, "open for writing", path);
+  lm_status s = lm_state_room_take(fd, path, bytes, err);
+  close(fd);
+  unlink(path);
+  return s;
+}
