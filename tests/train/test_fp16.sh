@@ -67,6 +67,25 @@ tap_like "$(column loss_scale whole | sort -un | tr '\n' ' ')" "^65536 131072 26
 tap_exit 0 "the model evaluates" -- "$MPILM" eval config.yaml --checkpoint "$(last_checkpoint whole)"
 tap_exit 0 "and generates in fp16" -- "$MPILM" generate --checkpoint "$(last_checkpoint whole)" --prompt "the" \
   --tokens 3 --precision=fp16
+# At a rate of 1e-5 a bf16 or f16 weight of 1 never moves by itself: half its last bit is 2^-9 or 2^-12. Its master does.
+gains() { # CHECKPOINT GROUP: the values of a tensor
+  h5dump -y -w 1 -d "$2/final_norm/weight" "$1" | sed -n '/DATA {/,/}/p' | grep -oE '[0-9.]+' | sort -u | tr '\n' ' '
+}
+if command -v h5dump >/dev/null; then
+  for precision in bf16 fp16; do
+    slow="--precision=$precision --optim.lr=1e-5 --run.steps=10 --schedule.warmup=0 --optim.weight_decay=0"
+    # shellcheck disable=SC2086
+    tap_exit 0 "$precision, a small rate" -- train 2 slow-$precision $slow
+    tap_is "$(gains "$(last_checkpoint slow-$precision)" /model)" "1 " "$precision: the gains as used are still 1"
+    [ "$(gains "$(last_checkpoint slow-$precision)" /optimizer/master)" != "1 " ]
+    tap_ok $? \
+      "$precision: their f32 masters are not"
+    tap_like "$(h5dump -H -d /optimizer/master/final_norm/weight "$(last_checkpoint slow-$precision)")" F32LE \
+      "$precision: and are in the checkpoint as f32"
+  done
+else
+  tap_skip "no h5dump (Debian: hdf5-tools)" "f32 masters in the checkpoint"
+fi
 tap_exit 2 "a scale below its least" -- train 1 wrong --scaler.min=100 --scaler.init=50
 tap_like "$tap_err" "scaler.min, init, max are 100, 50, 1.67772e.07" "is refused"
 tap_end
