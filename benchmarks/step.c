@@ -70,7 +70,7 @@ int main(int argc, char **argv)
   lm_config cfg;
   lm_options *o;
   lm_error err;
-  lm_status s = lm_options_new(&o, lm_config_options, LM_CONFIG_N_OPTIONS, &cfg, &err);
+  lm_status s = lm_options_new(&o, lm_config_options, lm_options_count(lm_config_options), &cfg, &err);
   if (s == LM_OK) s = lm_options_parse(o, argc - 1, argv + 1, &err);
   if (s == LM_OK) s = lm_config_apply_preset(&cfg, o, &err);
   if (s == LM_OK) s = bench(&cfg, &err);

@@ -315,6 +315,13 @@ lm_status lm_options_set(lm_options *o, const char *name, const char *value, lm_
 
 /* ---- making ---- */
 
+size_t lm_options_count(const lm_option *table)
+{
+  size_t n = 0;
+  while (table != NULL && table[n].name != NULL) n++;
+  return n;
+}
+
 lm_status lm_options_new(lm_options **out, const lm_option *table, size_t count, void *target, lm_error *err)
 {
   lm_options *o = *out = calloc(1, sizeof *o);

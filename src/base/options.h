@@ -36,6 +36,9 @@ typedef struct lm_option {
 /** Where the value of an option came from; a later source beats an earlier one. */
 typedef enum lm_origin { LM_FROM_DEFAULT, LM_FROM_PRESET, LM_FROM_FILE, LM_FROM_COMMAND_LINE } lm_origin;
 
+/** Rows before the one without a name; 0 for NULL. Local. */
+size_t lm_options_count(const lm_option *table);
+
 typedef struct lm_options lm_options; /* opaque: a table, the struct it fills, and who set what */
 
 /** Bind a table to the struct it fills and set every default. Local.

@@ -54,7 +54,7 @@ static void print_table(json_t *info)
 static lm_status print_parameters(lm_error *err)
 {
   lm_buffer text = {0};
-  lm_status s = lm_options_write_markdown(lm_config_options, LM_CONFIG_N_OPTIONS, &text, err);
+  lm_status s = lm_options_write_markdown(lm_config_options, lm_options_count(lm_config_options), &text, err);
   if (s == LM_OK)
     printf(
         "# Parameters\n\nEvery key of a config file; on the command line `--key=value`, which beats the file. Made by\n"

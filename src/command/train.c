@@ -56,6 +56,5 @@ const lm_command lm_command_train = {
     .summary = "train a model, or go on training it: data -> checkpoints, metrics.jsonl",
     .parallel = true,
     .options = lm_config_options,
-    .n_options = LM_CONFIG_N_OPTIONS,
     .run = run,
 };

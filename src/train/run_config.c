@@ -183,6 +183,7 @@ const lm_option lm_config_options[] = {
     {"log.every", LM_OPT_INT, AT(log.every), "10", "[1, 1e9]", "steps", "a line on stderr every so many steps"},
     {"log.samples", LM_OPT_BOOL, AT(log.samples), "false", NULL, NULL,
      "write the windows of each step's global batch to metrics.jsonl"},
+    {NULL},
 };
 
 /* A preset is a few words of config, weaker than the user's own; what they leave out is the table's default.
@@ -301,7 +302,7 @@ static lm_status check(const lm_config *cfg, lm_error *err)
 static lm_status begin(lm_config *cfg, lm_options **options, lm_error *err)
 {
   *cfg = (lm_config){0};
-  return lm_options_new(options, lm_config_options, LM_CONFIG_N_OPTIONS, cfg, err);
+  return lm_options_new(options, lm_config_options, lm_options_count(lm_config_options), cfg, err);
 }
 
 static lm_status finish(lm_config *cfg, lm_options **options, lm_status s, lm_error *err)

@@ -78,8 +78,7 @@ typedef struct lm_config {
   } log;
 } lm_config;
 
-enum { LM_CONFIG_N_OPTIONS = 87 };
-extern const lm_option lm_config_options[LM_CONFIG_N_OPTIONS];
+extern const lm_option lm_config_options[]; /* ends with a row without a name */
 
 /** Fill a config: defaults, preset, YAML file, overrides, in rising strength; then check what no single row can. Local.
  *  @param[out] options the caller's to free, after cfg's last use
