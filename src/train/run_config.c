@@ -95,6 +95,9 @@ const lm_option lm_config_options[] = {
     {"train.label_smoothing", LM_OPT_FLOAT, AT(train.label_smoothing), "0", "[0, 1)", NULL,
      "share of a target's probability that all tokens have in common, in training"},
 
+    {"data.prefetch", LM_OPT_INT, AT(data.prefetch), "2", "[0, 1024]", "micro-batches",
+     "a thread of each rank reads so many ahead; 0: no thread; the samples are the same"},
+
     {"batch.global", LM_OPT_INT, AT(batch.global), "8", "[1, 1e9]", "sequences",
      "sequences of an update, over all ranks; any number of ranks divides them"},
     {"batch.ramp_start", LM_OPT_INT, AT(batch.ramp_start), "0", "[0, 1e9]", "sequences",

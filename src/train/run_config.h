@@ -35,6 +35,7 @@ typedef struct lm_config {
   } model;
   struct {
     const char *train, *val, *vocab;
+    int64_t prefetch;
     bool document_mask;
   } data;
   struct {

@@ -64,6 +64,29 @@ static lm_train_args train_args(lm_trainer *t, uint64_t sample)
       .context = t};
 }
 
+/* Ask for the micro-batches that follow, of this step and the next ones, as far as the ring goes. */
+static void ask_ahead(lm_trainer *t, uint64_t done)
+{
+  if (t->ahead.step < t->at.step || (t->ahead.step == t->at.step && t->ahead.done < done)) {
+    t->ahead.step = t->at.step;
+    t->ahead.position = t->at.position;
+    t->ahead.done = done;
+  }
+  while (t->ahead.step < (uint64_t)t->cfg->run.steps) {
+    uint64_t batch = lm_ramp_batch(&t->ramp, t->ahead.step), first, count, left;
+    lm_loader_slice(t->loader, batch, &first, &count);
+    left = count - t->ahead.done;
+    const lm_samples next = {t->ahead.position, first + t->ahead.done,
+                             left < (uint64_t)t->micro ? left : (uint64_t)t->micro};
+    if (left > 0 && !lm_prefetch_ask(t->prefetch, &next)) return;
+    t->ahead.done += next.count;
+    if (t->ahead.done < count) continue;
+    t->ahead.step++;
+    t->ahead.position += batch;
+    t->ahead.done = 0;
+  }
+}
+
 /* The rank's slice of the global batch, a micro-batch at a time; gradients of the sum of losses pile up. */
 static lm_status accumulate(lm_trainer *t, struct shares *mine, lm_error *err)
 {
@@ -78,12 +101,15 @@ static lm_status accumulate(lm_trainer *t, struct shares *mine, lm_error *err)
     int B = count - done < (uint64_t)t->micro ? (int)(count - done) : t->micro;
     double begin = lm_clock();
     lm_watchdog_phase(t->watchdog, t->at.step + 1, "data");
-    LM_TRY(lm_loader_fetch(t->loader, t->at.position, first + done, (uint64_t)B, t->tokens, t->targets, err));
+    const int32_t *tokens, *targets;
+    const lm_samples what = {t->at.position, first + done, (uint64_t)B};
+    LM_TRY(lm_prefetch_take(t->prefetch, &what, &tokens, &targets, err));
+    ask_ahead(t, done + (uint64_t)B);
     double fetched = lm_clock();
     lm_watchdog_phase(t->watchdog, t->at.step + 1, "compute");
     const lm_train_args args = train_args(t, t->at.position + first + done);
     lm_gradsync_begin_micro(t->sync);
-    lm_loss loss = lm_model_train(t->model, t->tokens, t->targets, B, t->T, &args);
+    lm_loss loss = lm_model_train(t->model, tokens, targets, B, t->T, &args);
     lm_gradsync_end_micro(t->sync);
     mine->data += fetched - begin;
     mine->compute += lm_clock() - fetched;

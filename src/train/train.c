@@ -76,6 +76,7 @@ static lm_status make_local(lm_trainer *t, lm_error *err)
   LM_TRY(make_model(t, err));
   LM_TRY(lm_loader_new(&t->loader, t->data, (uint64_t)cfg->run.seed, t->T, (uint64_t)cfg->batch.global, t->comm->rank,
                        t->comm->size, err));
+  LM_TRY(lm_prefetch_new(&t->prefetch, t->loader, (int)cfg->data.prefetch, (size_t)t->micro, t->T, err));
   size_t n = (size_t)t->micro * (size_t)t->T;
   LM_TRY(lm_alloc(&t->tokens, n, sizeof *t->tokens, "a micro-batch", err));
   LM_TRY(lm_alloc(&t->targets, n, sizeof *t->targets, "a micro-batch", err));
@@ -113,6 +114,7 @@ static void release(lm_trainer *t)
   free(t->samples);
   free(t->targets);
   free(t->tokens);
+  lm_prefetch_free(t->prefetch);
   lm_loader_free(t->loader);
   lm_optimizer_free(t->optimizer);
   lm_model_free(t->model);

@@ -6,6 +6,7 @@
 #include "batch/dataset.h"
 #include "batch/loader.h"
 #include "checkpoint/saver.h"
+#include "batch/prefetch.h"
 #include "comm/watchdog.h"
 #include "gradsync/gradsync.h"
 #include "train/journal.h"
@@ -24,7 +25,11 @@ typedef struct lm_trainer {
   lm_gradsync *sync;
   lm_dataset *data, *val; /* val: NULL without */
   lm_loader *loader;
-  int32_t *tokens, *targets; /* [micro, T] */
+  lm_prefetch *prefetch;
+  struct {
+    uint64_t step, position, done; /* of the micro-batch to ask for next; done: samples of the rank's slice before it */
+  } ahead;
+  int32_t *tokens, *targets; /* [micro, T]: an evaluation's */
   uint64_t *samples;         /* [batch.global], NULL unless log.samples */
   double *losses;            /* [batch.global], one a sequence; NULL unless run.reproducible */
   lm_progress at;

@@ -37,6 +37,11 @@ tap_exit 0 "another seed" -- sampled 1 seed --batch.global=4 --run.steps=12 --ru
 [ "$(samples seed)" != "$(samples ten)" ]
 tap_ok $? "other windows"
 
+for depth in 0 1 7; do
+  tap_exit 0 "read $depth ahead" -- sampled 3 "ahead$depth" --batch.global=4 --batch.micro=1 --run.steps=12 --data.prefetch=$depth
+  same three "ahead$depth" "read $depth ahead: the same run"
+done
+
 dataset_of 7 few.h5
 tap_exit 0 "7 windows, 3 ranks, 20 steps" -- sampled 3 seven --batch.global=3 --batch.micro=1 --run.steps=20
 tap_is "$(column step seven | tail -n 1)" 20 "the last step is reached"
