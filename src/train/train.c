@@ -386,9 +386,11 @@ static lm_status after_step(lm_trainer *t, lm_step_result *r, bool last, lm_erro
   return lm_agree(t->comm, t->metrics ? write_rows(t, row, err) : LM_OK, err);
 }
 
-static lm_status too_many_skipped(const lm_trainer *t, lm_error *err)
+/* Collective: a save on its way is completed, so that the last checkpoint is what the words say. */
+static lm_status too_many_skipped(lm_trainer *t, lm_error *err)
 {
   if (t->at.skipped <= (uint64_t)t->cfg->run.max_skipped) return LM_OK;
+  LM_TRY(end_save(t, err));
   return lm_fail(err, LM_ENUMERIC,
                  "step %" PRIu64 ": %" PRIu64
                  " updates in a row were not finite, run.max_skipped allows %lld; the last "
