@@ -4,6 +4,7 @@
 #define LM_CHECKPOINT_CHECKPOINT_H
 
 #include "base/memory.h"
+#include "checkpoint/lock.h"
 #include "hdf5/state_file.h"
 #include <stdbool.h>
 
@@ -20,12 +21,15 @@ typedef struct lm_checkpoint {
 lm_status lm_checkpoint_scan(const char *run, lm_checkpoint **out, size_t *n, lm_error *err) LM_NODISCARD;
 
 /** Take a run folder into use, before the first step. Collective.
- *  Makes RUN and RUN/checkpoints, removes what killed saves left (.step-*.part), and makes a test write that every rank
- *  must see. Missing folders above RUN are made for a relative path only: the parent of an absolute path that is not
- *  there is more likely a file system that is not mounted. For the job that owns the run; who only reads must not call
- * it.
- *  @return LM_EINVAL with path and system text where the folder cannot be made or written */
-lm_status lm_checkpoint_prepare(const lm_comm *comm, const char *run, lm_error *err) LM_NODISCARD;
+ *  Makes RUN and RUN/checkpoints, owns them (rank 0: lm_run_lock_take()), removes what killed saves left
+ *  (.step-*.part), and makes a test write that every rank must see. Missing folders above RUN are made for a relative
+ *  path only: the parent of an absolute path that is not there is more likely a file system that is not mounted. Who
+ *  only reads must not call it.
+ *  @param lock_timeout  seconds, as lm_run_lock_take() has them
+ *  @param[out] lock  the caller's to release; NULL on other ranks than 0, and after a failure
+ *  @return LM_EINVAL with path and system text where the folder cannot be made or written, or with its owner */
+lm_status lm_checkpoint_prepare(const lm_comm *comm, const char *run, double lock_timeout, lm_run_lock **lock,
+                                lm_error *err) LM_NODISCARD;
 
 /** Which complete checkpoints stay: the newest `keep` by step number, and the milestones besides. Plain data. */
 typedef struct lm_checkpoint_rule {

@@ -146,9 +146,11 @@ static lm_status make_folders(const char *run, const char *folder, lm_error *err
   return lm_folder_make(folder, err);
 }
 
-static lm_status prepare_rank0(const char *run, const char *folder, const char *probe, lm_error *err)
+static lm_status prepare_rank0(const char *run, const char *folder, const char *probe, double lock_timeout,
+                               lm_run_lock **lock, lm_error *err)
 {
   LM_TRY(make_folders(run, folder, err));
+  LM_TRY(lm_run_lock_take(lock, run, lock_timeout, err));
   LM_TRY(remove_leftovers(folder, err));
   int fd = open(probe, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) return lm_checkpoint_fail(err, LM_EINVAL, "make a file in the folder for checkpoints", probe);
@@ -170,17 +172,23 @@ static lm_status open_probe(const char *folder, const char *probe, lm_error *err
   return LM_OK;
 }
 
-lm_status lm_checkpoint_prepare(const lm_comm *comm, const char *run, lm_error *err)
+lm_status lm_checkpoint_prepare(const lm_comm *comm, const char *run, double lock_timeout, lm_run_lock **lock,
+                                lm_error *err)
 {
+  *lock = NULL;
   char folder[PATH_MAX], probe[PATH_MAX] = "";
   lm_status s = lm_checkpoint_path(folder, run, "", err);
   if (s == LM_OK) s = lm_checkpoint_path(probe, run, ".step-test.part", err);
-  if (s == LM_OK && comm->rank == 0 && prepare_rank0(run, folder, probe, err) != LM_OK) {
+  if (s == LM_OK && comm->rank == 0 && prepare_rank0(run, folder, probe, lock_timeout, lock, err) != LM_OK) {
     s = LM_EINVAL; /* the user's to mend, whatever the system says: no step has been made yet */
     if (err != NULL) err->status = s;
   }
   s = lm_agree(comm, s, err);
   if (s == LM_OK) s = lm_agree(comm, open_probe(folder, probe, err), err);
-  if (comm->rank == 0) unlink(probe);
+  if (*lock != NULL) unlink(probe);
+  if (s != LM_OK) {
+    lm_run_lock_release(*lock);
+    *lock = NULL;
+  }
   return s;
 }

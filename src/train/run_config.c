@@ -24,6 +24,8 @@ const lm_option lm_config_options[] = {
     {"run.steps", LM_OPT_INT, AT(run.steps), "1000", "[1, 1e12]", "steps", "the last step"},
     {"run.stop_after", LM_OPT_INT, AT(run.stop_after), "0", "[0, 1e12]", "steps",
      "stop after this step as a stop request would: checkpoint, exit code 75; 0 is never"},
+    {"run.lock_timeout", LM_OPT_FLOAT, AT(run.lock_timeout), "30", "[1, 3600]", "s",
+     "a run folder's owner on another host is taken for gone when it gave no sign of life for so long"},
     {"run.threads", LM_OPT_INT, AT(run.threads), "0", "[0, 4096]", "threads",
      "threads of a rank; 0 is OMP_NUM_THREADS where set, else the cores divided by the ranks of the node"},
     {"run.check_replicas", LM_OPT_INT, AT(run.check_replicas), "0", "[0, 1e12]", "steps",

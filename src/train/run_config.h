@@ -23,7 +23,7 @@ typedef struct lm_config {
   struct {
     const char *folder;
     int64_t seed, steps, stop_after, threads, max_skipped;
-    double hang_timeout;
+    double hang_timeout, lock_timeout;
     int64_t max_stalled;
     double deadline_margin;
     bool reproducible;
@@ -80,6 +80,8 @@ typedef struct lm_config {
 } lm_config;
 
 extern const lm_option lm_config_options[]; /* ends with a row without a name */
+enum { LM_CONFIG_N_OPTIONS = 89 };
+extern const lm_option lm_config_options[LM_CONFIG_N_OPTIONS];
 
 /** Fill a config: defaults, preset, YAML file, overrides, in rising strength; then check what no single row can. Local.
  *  @param[out] options the caller's to free, after cfg's last use

@@ -120,6 +120,7 @@ static void release(lm_trainer *t)
   lm_model_free(t->model);
   lm_dataset_close(t->val);
   lm_dataset_close(t->data);
+  lm_run_lock_release(t->lock);
 }
 
 /* ---- start: from a checkpoint, or from the seed ---- */
@@ -266,6 +267,7 @@ static lm_status with_state(lm_trainer *t, const lm_metrics_row *row, bool begin
                         .vocab = lm_dataset_info(t->data)->vocab_fingerprint};
   lm_watchdog_phase(t->watchdog, t->at.step, "checkpoint");
   lm_status s = describe_program(t, program, err);
+  if (s == LM_OK && t->lock != NULL) s = lm_run_lock_check(t->lock, err);
   if (s == LM_OK) s = lm_state_to_save(&state, t->comm, t->model, t->optimizer, &t->at, &from, err);
   s = lm_agree(t->comm, s, err);
   if (s == LM_OK && begin)
@@ -440,7 +442,7 @@ static lm_status make_saver(lm_trainer *t, lm_error *err)
 
 static lm_status run(lm_trainer *t, const lm_options *options, lm_error *err)
 {
-  LM_TRY(lm_checkpoint_prepare(t->comm, t->cfg->run.folder, err));
+  LM_TRY(lm_checkpoint_prepare(t->comm, t->cfg->run.folder, t->cfg->run.lock_timeout, &t->lock, err));
   lm_status watching = lm_watchdog_start(&t->watchdog, t->comm, t->cfg->run.folder, t->cfg->run.hang_timeout, err);
   LM_TRY(lm_agree(t->comm, watching, err));
   LM_TRY(lm_journal_open(&t->journal, t->comm, t->cfg->run.folder, t->cfg->run.max_stalled, &t->slowest_save, err));

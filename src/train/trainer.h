@@ -5,6 +5,7 @@
 
 #include "batch/dataset.h"
 #include "batch/loader.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/saver.h"
 #include "batch/prefetch.h"
 #include "comm/watchdog.h"
@@ -41,6 +42,7 @@ typedef struct lm_trainer {
   lm_metrics *metrics;   /* rank 0 */
   lm_journal *journal;   /* rank 0 */
   lm_buffer config_text; /* config.used.yaml */
+  lm_run_lock *lock;     /* rank 0 */
   lm_saver *saver;
   bool save_failed;                  /* the last save did */
   uint64_t saved_step;               /* of the newest checkpoint; 0: none */

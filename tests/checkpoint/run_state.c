@@ -85,7 +85,9 @@ int main(int argc, char **argv)
   lm_log_init(comm.rank, comm.size, comm.host);
   if (s == LM_OK) s = lm_fault_init(getenv("MPILM_FAULT"), comm.rank, &err);
   if (s == LM_OK && argc > 3 && strcmp(argv[1], "save") == 0) {
-    s = lm_checkpoint_prepare(&comm, argv[2], &err);
+    lm_run_lock *lock;
+    s = lm_checkpoint_prepare(&comm, argv[2], getenv("RUN_STATE_LOCK") ? atof(getenv("RUN_STATE_LOCK")) : 30, &lock,
+                              &err);
     limit_files();
     lm_saver *saver = NULL;
     const lm_saver_policy policy = policy_of(atoll(argv[3]));
@@ -93,6 +95,7 @@ int main(int argc, char **argv)
     for (int i = 4; s == LM_OK && i < argc; i++) /* a failed save does not end a run: the next may be better */
       if (save(&comm, saver, strtoull(argv[i], NULL, 10), &err) != LM_OK) lm_log_error(&err);
     lm_saver_free(saver);
+    lm_run_lock_release(lock);
   } else if (s == LM_OK && argc == 3 && strcmp(argv[1], "resume") == 0) {
     s = resume(&comm, argv[2], &err);
   }
