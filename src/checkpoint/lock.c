@@ -42,7 +42,8 @@ struct lm_run_lock {
 
 /* ---- processes ---- */
 
-/* Field 22 of /proc/PID/stat; 0 where there is no such process. The second field may hold anything but ends in ')'. */
+/* Field 22 of /proc/PID/stat; 0 where there is no such process, or only its exit code, state Z, waits for its parent.
+ * The second field may hold anything but ends in ')'. */
 static int64_t start_of(int64_t pid)
 {
   char path[64];
@@ -51,6 +52,7 @@ static int64_t start_of(int64_t pid)
   snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
   if (lm_file_read(path, &text, NULL) == LM_OK && text.size > 0) {
     const char *p = strrchr(text.data, ')');
+    if (p != NULL && (strncmp(p, ") Z", 3) == 0 || strncmp(p, ") X", 3) == 0)) p = NULL;
     for (int field = 2; p != NULL && field < 22; field++) {
       p = strchr(p, ' ');
       if (p != NULL) p++;
@@ -150,6 +152,18 @@ static bool lock_file(int fd, bool *works)
   return !*works;
 }
 
+/* A process that is being ended gives its locks back a moment later than its name. */
+static bool lock_soon(const lm_run_lock *l, bool *works)
+{
+  for (int i = 0; i < 40; i++) {
+    if (lock_file(l->fd, works)) return true;
+    struct owner o = read_owner(l->path);
+    if (o.pid == 0 || strcmp(o.host, l->me.host) != 0 || start_of(o.pid) == o.start) return false;
+    sleep_for(0.1);
+  }
+  return false;
+}
+
 static lm_status refuse(const lm_run_lock *l, const struct owner *o, lm_error *err)
 {
   char who[256];
@@ -162,7 +176,7 @@ static lm_status take(lm_run_lock *l, lm_error *err)
 {
   bool works;
   char who[256];
-  bool locked = lock_file(l->fd, &works);
+  bool locked = lock_soon(l, &works);
   struct owner o = read_owner(l->path);
   bool other = o.pid != 0 && !same_process(&o, &l->me);
   say_owner(&o, who);
