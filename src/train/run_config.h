@@ -80,8 +80,6 @@ typedef struct lm_config {
 } lm_config;
 
 extern const lm_option lm_config_options[]; /* ends with a row without a name */
-enum { LM_CONFIG_N_OPTIONS = 89 };
-extern const lm_option lm_config_options[LM_CONFIG_N_OPTIONS];
 
 /** Fill a config: defaults, preset, YAML file, overrides, in rising strength; then check what no single row can. Local.
  *  @param[out] options the caller's to free, after cfg's last use
