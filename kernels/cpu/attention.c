@@ -204,14 +204,8 @@ static void drop(const problem *p, float *factor, size_t b, size_t h, size_t fir
   const lm_keep keep = lm_keep_of(p->dropout, b);
   for (size_t k = 0; k < TILE; k += 4) {
 #pragma omp simd
-    for (size_t i = 0; i < TILE; i++) {
-      float f[4];
-      lm_keep_factors(&keep, (uint32_t)h, (uint32_t)(first + i), (uint32_t)((j + k) / 4), f);
-      factor[k * TILE + i] = f[0];
-      factor[(k + 1) * TILE + i] = f[1];
-      factor[(k + 2) * TILE + i] = f[2];
-      factor[(k + 3) * TILE + i] = f[3];
-    }
+    for (uint32_t i = 0; i < TILE; i++)
+      lm_keep_factors(&keep, (uint32_t)h, (uint32_t)first + i, (uint32_t)((j + k) / 4), factor + k * TILE + i, TILE);
   }
 }
 

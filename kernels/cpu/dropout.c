@@ -22,7 +22,7 @@ LM_INLINE void drop_row(lm_dtype t, void *y, const void *x, const lm_keep *k, si
     size_t n = C - c < BLOCK ? C - c : BLOCK;
 #pragma omp simd
     for (size_t i = 0; i < (n + 3) / 4; i++)
-      lm_keep_factors(k, 0, (uint32_t)row, (uint32_t)(c / 4 + i), factor + 4 * i);
+      lm_keep_factors(k, 0, (uint32_t)row, (uint32_t)(c / 4 + i), factor + 4 * i, 1);
     apply(t, y, x, factor, at + c, n);
   }
 }

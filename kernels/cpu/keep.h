@@ -23,16 +23,17 @@ static inline lm_keep lm_keep_of(const lm_dropout *how, size_t b)
   return k;
 }
 
-/** The factors of elements 4 block .. 4 block + 3 of a row. */
-LM_INLINE void lm_keep_factors(const lm_keep *k, uint32_t part, uint32_t row, uint32_t block, float out[4])
+/** The factors of elements 4 block .. 4 block + 3 of a row -> out[0], out[step], out[2 step], out[3 step]. */
+LM_INLINE void lm_keep_factors(const lm_keep *k, uint32_t part, uint32_t row, uint32_t block, float *out, size_t step)
 {
-  const uint32_t counter[4] = {block, row, part, k->place};
+  const uint32_t counter[4] = {block, row, part, k->place}, threshold = k->threshold;
+  const float factor = k->factor; /* loaded whatever is chosen: a load under a condition keeps vectors away */
   uint32_t w[4];
   lm_philox4x32(counter, k->key, w);
-  out[0] = w[0] < k->threshold ? 0 : k->factor;
-  out[1] = w[1] < k->threshold ? 0 : k->factor;
-  out[2] = w[2] < k->threshold ? 0 : k->factor;
-  out[3] = w[3] < k->threshold ? 0 : k->factor;
+  out[0] = w[0] < threshold ? 0 : factor;
+  out[step] = w[1] < threshold ? 0 : factor;
+  out[2 * step] = w[2] < threshold ? 0 : factor;
+  out[3 * step] = w[3] < threshold ? 0 : factor;
 }
 
 #endif

@@ -13,31 +13,39 @@ typedef enum lm_stream {
   LM_STREAM_SAMPLE = 4,  /* counter: position of the generated token */
 } lm_stream;
 
-/** Philox4x32-10. Local. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11, section 3.3. Inline, so
- * that a loop over counters becomes a loop over vectors of them.
- *  @param counter [4] @param key [2] @param[out] out [4] */
-static inline void lm_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+/* c [4] and k [2] go from one round to the next. */
+static inline __attribute__((always_inline)) void lm_philox_round(uint32_t *c, uint32_t *k)
 {
-  uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0], k1 = key[1];
-#if defined __clang__
-#pragma unroll
-#else
-#pragma GCC unroll 10
-#endif
-  for (int round = 0; round < 10; round++) {
-    uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-    uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-    c0 = n0;
-    c1 = (uint32_t)p1;
-    c2 = n2;
-    c3 = (uint32_t)p0;
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
-  out[0] = c0;
-  out[1] = c1;
-  out[2] = c2;
-  out[3] = c3;
+  uint64_t p0 = (uint64_t)0xD2511F53u * c[0], p1 = (uint64_t)0xCD9E8D57u * c[2];
+  c[0] = (uint32_t)(p1 >> 32) ^ c[1] ^ k[0];
+  c[1] = (uint32_t)p1;
+  c[2] = (uint32_t)(p0 >> 32) ^ c[3] ^ k[1];
+  c[3] = (uint32_t)p0;
+  k[0] += 0x9E3779B9u;
+  k[1] += 0xBB67AE85u;
+}
+
+/** Philox4x32-10. Local. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11, section 3.3. Inline and
+ *  without a loop, so that a loop over counters becomes one over vectors of them.
+ *  @param counter [4] @param key [2] @param[out] out [4] */
+static inline __attribute__((always_inline)) void lm_philox4x32(const uint32_t counter[4], const uint32_t key[2],
+                                                                uint32_t out[4])
+{
+  uint32_t c[4] = {counter[0], counter[1], counter[2], counter[3]}, k[2] = {key[0], key[1]};
+  lm_philox_round(c, k);
+  lm_philox_round(c, k);
+  lm_philox_round(c, k);
+  lm_philox_round(c, k);
+  lm_philox_round(c, k);
+  lm_philox_round(c, k);
+  lm_philox_round(c, k);
+  lm_philox_round(c, k);
+  lm_philox_round(c, k);
+  lm_philox_round(c, k);
+  out[0] = c[0];
+  out[1] = c[1];
+  out[2] = c[2];
+  out[3] = c[3];
 }
 
 /** Four words for (seed, stream, a, b). Local. */
