@@ -26,6 +26,13 @@ static int name_moments(const lm_optimizer_config *cfg, lm_moment *out)
   return cfg->sgd.momentum > 0;
 }
 
+size_t lm_optimizer_bytes(const lm_param_table *table, lm_dtype compute, const lm_optimizer_config *cfg)
+{
+  lm_moment moments[LM_MOMENTS];
+  size_t blocks = (size_t)name_moments(cfg, moments) + (compute != LM_F32);
+  return blocks * table->own_elements * sizeof(float);
+}
+
 static lm_status allocate(lm_optimizer *opt, lm_error *err)
 {
   size_t bytes = opt->table->own_elements * sizeof(float);

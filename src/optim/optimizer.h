@@ -32,6 +32,8 @@ typedef struct lm_optimizer lm_optimizer; /* opaque: moments, and the f32 master
  *  @return LM_OK, LM_ENOMEM */
 lm_status lm_optimizer_new(lm_optimizer **out, const lm_param_table *table, void *weights, lm_dtype compute,
                            const lm_kernels *k, const lm_optimizer_config *cfg, lm_error *err) LM_NODISCARD;
+/** What lm_optimizer_new() asks the backend for. Local. */
+size_t lm_optimizer_bytes(const lm_param_table *table, lm_dtype compute, const lm_optimizer_config *cfg);
 void lm_optimizer_free(lm_optimizer *opt);
 
 /** The masters, on the device: [own_elements] f32, a parameter's at its own_at. In f32 they are the weights themselves,

@@ -87,19 +87,33 @@ static lm_status make_local(lm_trainer *t, lm_error *err)
   return LM_OK;
 }
 
+/* The sequences of each rank, and what all that takes. */
+static lm_status describe_rank(lm_trainer *t, lm_rank_shape *out, lm_error *err)
+{
+  const lm_config *cfg = t->cfg;
+  LM_TRY(lm_alloc(&t->first, (size_t)t->comm->size + 1, sizeof *t->first, "the ranks' sequences", err));
+  lm_trainer_share_batch(t, t->ramp.full);
+  *out = (lm_rank_shape){.model = *lm_model_config_of(t->model),
+                         .compute = t->compute,
+                         .optimizer = lm_config_optimizer(cfg),
+                         .sharding = (lm_sharding)cfg->parallel.zero,
+                         .rank = t->comm->rank,
+                         .size = t->comm->size,
+                         .sync = {.bucket_bytes = (size_t)cfg->parallel.bucket_mb << 20,
+                                  .overlap = cfg->parallel.overlap,
+                                  .reproducible = cfg->run.reproducible,
+                                  .first = t->first,
+                                  .micro = t->micro}};
+  return lm_rank_memory_of(&t->memory, out, err);
+}
+
 /* Collective. */
 static lm_status make_gradsync(lm_trainer *t, lm_error *err)
 {
-  const lm_config *cfg = t->cfg;
-  lm_status s = lm_alloc(&t->first, (size_t)t->comm->size + 1, sizeof *t->first, "the ranks' sequences", err);
-  LM_TRY(lm_agree(t->comm, s, err));
-  lm_trainer_share_batch(t, t->ramp.full);
-  lm_gradsync_config sync = {.bucket_bytes = (size_t)cfg->parallel.bucket_mb << 20,
-                             .overlap = cfg->parallel.overlap,
-                             .reproducible = cfg->run.reproducible,
-                             .first = t->first,
-                             .micro = t->micro};
-  return lm_gradsync_new(&t->sync, t->comm, lm_model_params(t->model), t->k, lm_model_gradients(t->model), &sync, err);
+  lm_rank_shape shape = {0};
+  LM_TRY(lm_agree(t->comm, describe_rank(t, &shape, err), err));
+  return lm_gradsync_new(&t->sync, t->comm, lm_model_params(t->model), t->k, lm_model_gradients(t->model), &shape.sync,
+                         err);
 }
 
 static void release(lm_trainer *t)
@@ -187,6 +201,11 @@ static lm_status open_files(lm_trainer *t, const lm_options *options, lm_error *
   return lm_metrics_open(&t->metrics, path, t->at.step, err);
 }
 
+static double mib(size_t bytes)
+{
+  return (double)bytes / (1 << 20);
+}
+
 static void banner(const lm_trainer *t)
 {
   const lm_model_config *m = lm_model_config_of(t->model);
@@ -202,6 +221,10 @@ static void banner(const lm_trainer *t)
           (long long)t->cfg->run.seed);
   lm_info("batch: %lld sequences of %d tokens an update; steps %" PRIu64 " to %lld into %s",
           (long long)t->cfg->batch.global, t->T, t->at.step + 1, (long long)t->cfg->run.steps, t->cfg->run.folder);
+  const lm_rank_memory *b = &t->memory;
+  lm_info("memory of rank 0: %.1f MiB: weights %.1f, gradients %.1f, optimizer %.1f, activations %.1f, exchange %.1f",
+          mib(lm_rank_memory_sum(b)), mib(b->weights), mib(b->gradients), mib(b->optimizer), mib(b->activations),
+          mib(b->exchange));
 }
 
 /* ---- what this start has reached, and the end of the job's time ---- */

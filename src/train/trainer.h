@@ -9,8 +9,8 @@
 #include "checkpoint/saver.h"
 #include "batch/prefetch.h"
 #include "comm/watchdog.h"
-#include "gradsync/gradsync.h"
 #include "train/journal.h"
+#include "train/memory.h"
 #include "train/metrics.h"
 #include "train/run_config.h"
 #include "train/state.h"
@@ -24,6 +24,7 @@ typedef struct lm_trainer {
   lm_model *model;
   lm_optimizer *optimizer;
   lm_gradsync *sync;
+  lm_rank_memory memory;
   lm_dataset *data, *val; /* val: NULL without */
   lm_loader *loader;
   lm_prefetch *prefetch;
