@@ -91,14 +91,13 @@ const lm_option lm_config_options[] = {
      "vocabulary of the data; kept in the checkpoint so that generate finds it"},
     {"data.document_mask", LM_OPT_BOOL, AT(data.document_mask), "false", NULL, NULL,
      "a token sees its own document alone, not what stands before the last end of text"},
+    {"data.prefetch", LM_OPT_INT, AT(data.prefetch), "2", "[0, 1024]", "micro-batches",
+     "a thread of each rank reads so many ahead; 0: no thread; the samples are the same"},
 
     {"train.z_loss", LM_OPT_FLOAT, AT(train.z_loss), "0", "[0, 1]", NULL,
      "times the square of log sum exp of the logits is added to the loss of training; PaLM used 1e-4"},
     {"train.label_smoothing", LM_OPT_FLOAT, AT(train.label_smoothing), "0", "[0, 1)", NULL,
      "share of a target's probability that all tokens have in common, in training"},
-
-    {"data.prefetch", LM_OPT_INT, AT(data.prefetch), "2", "[0, 1024]", "micro-batches",
-     "a thread of each rank reads so many ahead; 0: no thread; the samples are the same"},
 
     {"batch.global", LM_OPT_INT, AT(batch.global), "8", "[1, 1e9]", "sequences",
      "sequences of an update, over all ranks; any number of ranks divides them"},
