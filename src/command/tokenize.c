@@ -15,6 +15,7 @@
 struct tokenize_options {
   const char *vocab, *out, *val_out, *begin;
   double val_fraction;
+  int64_t part;
   int pattern;
   lm_input_options input;
   bool json;
@@ -32,6 +33,8 @@ static const lm_option options[] = {
      "about this share of the documents is held out, chosen by their hash: the same ones in every run"},
     {"bos", LM_OPT_STRING, AT(begin), "", NULL, NULL,
      "the special token that begins every document, such as <|begin_of_text|>; empty: none"},
+    {"part", LM_OPT_INT, AT(part), "4", "[1, 1048576]", "MiB",
+     "the input is read, and after a kill done again, in parts of this much text"},
     LM_INPUT_ROWS(AT(input)),
     {"json", LM_OPT_BOOL, AT(json), "false", NULL, NULL, "print the result as one JSON object"},
 };
@@ -134,6 +137,7 @@ static lm_status tokenize(const lm_comm *comm, const struct tokenize_options *o,
       .val_out = o->val_out,
       .begin = o->begin,
       .val_fraction = o->val_fraction,
+      .part_bytes = (uint64_t)o->part << 20,
       .documents = documents,
   };
   lm_tokenize_result result;

@@ -38,6 +38,22 @@ uint64_t lm_source_position(const lm_source *s)
   return s->offset - (s->filled - s->at);
 }
 
+bool lm_source_is_plain(const lm_source *s)
+{
+  return s->kind == PLAIN;
+}
+
+lm_status lm_source_seek(lm_source *s, uint64_t at, lm_error *err)
+{
+  LM_ASSERT(s->kind == PLAIN);
+  if (lseek(s->fd, (off_t)at, SEEK_SET) < 0)
+    return lm_fail(err, LM_EIO, "%s: cannot go to byte %llu: %s", s->path, (unsigned long long)at, strerror(errno));
+  s->offset = at;
+  s->at = s->filled = 0;
+  s->ended = false;
+  return LM_OK;
+}
+
 void lm_source_close(lm_source *s)
 {
   if (s == NULL) return;

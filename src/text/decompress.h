@@ -4,6 +4,7 @@
 #define LM_TEXT_DECOMPRESS_H
 
 #include "base/status.h"
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct lm_source lm_source; /* opaque */
@@ -24,6 +25,12 @@ lm_status lm_source_read(lm_source *s, char *bytes, size_t room, size_t *n, lm_e
 
 /** Bytes of the file as stored that were used up so far: for progress. Local. */
 uint64_t lm_source_position(const lm_source *s);
+
+/** What the file is, told by its content. Local. */
+bool lm_source_is_plain(const lm_source *s);
+
+/** Go to byte `at` of a plain file that is no pipe. Local. LM_EIO */
+lm_status lm_source_seek(lm_source *s, uint64_t at, lm_error *err) LM_NODISCARD;
 
 void lm_source_close(lm_source *s);
 

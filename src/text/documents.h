@@ -61,6 +61,24 @@ lm_status lm_documents_open(lm_documents **out, const char *const *paths, size_t
  * never forgives. LM_EIO, LM_ENOMEM. Nothing may be asked of a stream that failed but its counts. */
 lm_status lm_documents_next(lm_documents *d, const char **text, size_t *n, lm_error *err) LM_NODISCARD;
 
+/** Read one part of the input from now on: lm_documents_next() ends with it. Local. Bytes of a file are counted as they
+ *  are unpacked; part k holds the records behind the first separator at or behind byte k * part_bytes (part 0: those
+ *  from the start on), up to the first separator at or behind byte (k + 1) * part_bytes. Of separators that could
+ *  overlap ("\n\n" in "\n\n\n") only one counts that no other overlaps, so that every reader finds the same ones. So
+ *  each record is in exactly one part, whoever reads which. Parts in ascending order are read in one pass; a plain file
+ *  is entered anywhere.
+ *  @param first, count  the files to read, one behind the other; more than one, or one without a separator, or a
+ *                       part_bytes of 0, is not cut: all of it is part 0
+ *  @return as lm_documents_next() */
+lm_status lm_documents_part(lm_documents *d, size_t first, size_t count, uint64_t part, uint64_t part_bytes,
+                            lm_error *err) LM_NODISCARD;
+
+/** Have the files of the part ended, so that there is no further part? Local. After lm_documents_next() gave NULL. */
+bool lm_documents_ended(const lm_documents *d);
+
+/** Is a file cut into documents, by line ends or the separator? Local. */
+bool lm_documents_has_records(const lm_documents *d, size_t file);
+
 const lm_documents_counts *lm_documents_count(const lm_documents *d);
 
 /** Why the first of the skipped records was skipped; "" where none was. Local. */

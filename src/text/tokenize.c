@@ -15,11 +15,13 @@
 #include <unistd.h>
 
 enum { BLOCK_BYTES = 1 << 20, SLOTS_MIN = 8, SLOTS_MAX = 64 };
-static const double progress_seconds = 5;
+static const double agree_seconds = 5; /* ranks meet so often: to stop together, and for progress */
 
-/* A block of documents that this rank encodes. */
+/* A block of documents of one part. */
 struct slot {
   lm_buffer text, ends; /* the documents back to back; where each ends (size_t) */
+  bool ends_part;       /* then the record says which, and what was read of it */
+  lm_part_record record;
   lm_spool_part part[LM_SPLITS];
   uint64_t text_bytes[LM_SPLITS];
   lm_status status;
@@ -33,18 +35,22 @@ struct tokenizer {
   uint32_t begin, end; /* ids that open and close a document; begin may be LM_NO_ID */
   int width;
   lm_documents *documents;
+  lm_parts *parts;
   lm_spool *spool;
   lm_encoder **encoders; /* [threads] */
   lm_ids *ids;           /* [threads]: scratch */
   int threads;
-  struct slot *slots; /* [n_slots] */
-  size_t n_slots, used;
-  uint64_t *held; /* [size]: text that each rank holds in this round, the same on all ranks */
-  bool ended;
-  uint64_t rounds;
-  uint64_t text_bytes[LM_SPLITS];
-  uint64_t *file_begins; /* [files + 1]: bytes of the files before each, for progress */
-  double began, told;
+  struct slot *slots[2]; /* [n_slots]: one set is read while the other is encoded */
+  size_t n_slots, used[2];
+  bool inside, ended;             /* of a part that is read; all parts of this rank are */
+  lm_part_id id;                  /* that part */
+  lm_documents_counts before;     /* what was counted before it */
+  uint64_t text_bytes[LM_SPLITS]; /* of the part that is written */
+  lm_part_id first_bad;           /* where the first skipped record of this rank is */
+  uint64_t bad, bytes;            /* over all ranks and runs, as of the last meeting */
+  uint64_t found_bad, found_bytes;
+  double began;
+  bool useless; /* what is finished: the same input and options cannot succeed */
 };
 
 /* ---- one block ---- */
@@ -110,87 +116,95 @@ static void empty_slot(struct slot *s)
   }
 }
 
-/* ---- one round: each rank reads the same stretch of the input and encodes its blocks of it ---- */
+/* ---- one round: a set of blocks is read while the one before is encoded ---- */
 
-/* Read one block; keep it where `mine`, else only pass over it. */
-static lm_status read_block(struct tokenizer *t, struct slot *mine, uint64_t *bytes, lm_error *err)
+static void count_part(struct tokenizer *t, lm_documents_counts *out)
 {
-  *bytes = 0;
-  while (*bytes < BLOCK_BYTES) {
-    const char *text;
-    size_t n;
+  const lm_documents_counts *now = lm_documents_count(t->documents), *before = &t->before;
+  *out = (lm_documents_counts){.documents = now->documents - before->documents,
+                               .empty = now->empty - before->empty,
+                               .bad = now->bad - before->bad,
+                               .bytes = now->bytes - before->bytes,
+                               .lone_surrogates = now->lone_surrogates - before->lone_surrogates,
+                               .invalid_utf8 = now->invalid_utf8 - before->invalid_utf8};
+  if (now->bad > 0 && before->bad == 0) t->first_bad = t->id;
+}
+
+/* A block of the part that is being read, the rest of it if that is less. */
+static lm_status read_block(struct tokenizer *t, struct slot *s, lm_error *err)
+{
+  const char *text;
+  size_t n;
+  s->ends_part = false;
+  if (!t->inside) {
+    t->before = *lm_documents_count(t->documents);
+    LM_TRY(lm_parts_next(t->parts, &t->id, &t->inside, err));
+    t->ended = !t->inside;
+  }
+  while (t->inside && s->text.size < BLOCK_BYTES) {
     LM_TRY(lm_documents_next(t->documents, &text, &n, err));
     if (text == NULL) {
-      t->ended = true;
-      break;
+      s->ends_part = true;
+      s->record = (lm_part_record){.id = t->id, .last = lm_documents_ended(t->documents)};
+      count_part(t, &s->record.counts);
+      t->inside = false;
+      return LM_OK;
     }
-    *bytes += n;
-    if (mine == NULL) continue;
-    LM_TRY(lm_buffer_append(&mine->text, text, n, err));
-    LM_TRY(lm_buffer_append(&mine->ends, &mine->text.size, sizeof mine->text.size, err));
+    LM_TRY(lm_buffer_append(&s->text, text, n, err));
+    LM_TRY(lm_buffer_append(&s->ends, &s->text.size, sizeof s->text.size, err));
   }
   return LM_OK;
 }
 
-/* A round is n_slots blocks a rank; fewer where huge documents would make one rank hold too much. */
-static lm_status read_round(struct tokenizer *t, lm_error *err)
+/* A set of blocks; fewer where huge documents would make it hold too much. */
+static lm_status read_set(struct tokenizer *t, int set, lm_error *err)
 {
-  uint64_t most = 0, limit = (uint64_t)t->n_slots * 2 * BLOCK_BYTES;
-  memset(t->held, 0, (size_t)t->comm->size * sizeof *t->held);
-  for (t->used = 0; t->used < t->n_slots && most < limit && !t->ended; t->used++) {
-    struct slot *s = &t->slots[t->used];
+  size_t held = 0;
+  for (t->used[set] = 0; t->used[set] < t->n_slots && held < t->n_slots * BLOCK_BYTES && !t->ended;) {
+    struct slot *s = &t->slots[set][t->used[set]];
     empty_slot(s);
-    for (int owner = 0; owner < t->comm->size && !t->ended; owner++) {
-      uint64_t bytes;
-      LM_TRY(read_block(t, owner == t->comm->rank ? s : NULL, &bytes, err));
-      t->held[owner] += bytes;
-      most = t->held[owner] > most ? t->held[owner] : most;
-    }
+    LM_TRY(read_block(t, s, err));
+    held += s->text.size;
+    if (!t->ended) t->used[set]++;
   }
   return LM_OK;
 }
 
-static lm_status encode_round(struct tokenizer *t, lm_error *err)
+/* What was encoded goes to the spool, in the order of reading. */
+static lm_status keep_set(struct tokenizer *t, int set, lm_error *err)
 {
-#pragma omp parallel for schedule(dynamic, 1) num_threads(t->threads)
-  for (size_t k = 0; k < t->used; k++)
-    t->slots[k].status = encode_slot(t, &t->slots[k], omp_get_thread_num(), &t->slots[k].err);
-  for (size_t k = 0; k < t->used; k++) {
-    struct slot *s = &t->slots[k];
+  for (size_t k = 0; k < t->used[set]; k++) {
+    struct slot *s = &t->slots[set][k];
     if (s->status != LM_OK) {
       if (err != NULL) *err = s->err;
       return s->status;
     }
-    LM_TRY(lm_spool_add(t->spool, s->part, err));
+    if (s->text.size > 0) LM_TRY(lm_spool_add(t->spool, s->part, err));
     for (int i = 0; i < LM_SPLITS; i++) t->text_bytes[i] += s->text_bytes[i];
+    if (!s->ends_part) continue;
+    memcpy(s->record.text_bytes, t->text_bytes, sizeof t->text_bytes);
+    memset(t->text_bytes, 0, sizeof t->text_bytes);
+    LM_TRY(lm_spool_finish_part(t->spool, &s->record, err));
+    if (lm_fault(LM_FAULT_DIE, lm_spool_finished(t->spool))) lm_fault_die();
   }
   return LM_OK;
 }
 
-static lm_status round_local(struct tokenizer *t, lm_error *err)
+static lm_status round_local(struct tokenizer *t, int set, lm_error *err)
 {
-  LM_TRY(read_round(t, err));
-  LM_TRY(encode_round(t, err));
-  if (lm_fault(LM_FAULT_DIE, ++t->rounds)) lm_fault_die();
-  return LM_OK;
-}
-
-/* Every rank reads for itself: a node that sees another file must not end in a mixture of both. */
-static lm_status check_same_input(struct tokenizer *t, lm_error *err)
-{
-  struct seen {
-    uint64_t documents, bytes, ended;
-  } mine, first;
-  const lm_documents_counts *c = lm_documents_count(t->documents);
-  mine = first = (struct seen){c->documents, c->bytes, t->ended};
-  lm_bcast(t->comm, &first, sizeof first, 0);
-  lm_status s = LM_OK;
-  if (memcmp(&mine, &first, sizeof mine) != 0)
-    s = lm_fail(err, LM_EINVAL,
-                "this rank read %" PRIu64 " documents of %" PRIu64 " bytes where rank 0 read %" PRIu64 " of %" PRIu64
-                ": all ranks must see the same input files",
-                mine.documents, mine.bytes, first.documents, first.bytes);
-  return lm_agree(t->comm, s, err);
+  lm_status read = LM_OK;
+  lm_error read_err = {.rank = -1};
+#pragma omp parallel for schedule(dynamic, 1) num_threads(t->threads)
+  for (size_t k = 0; k <= t->used[set]; k++) {
+    struct slot *s = k > 0 ? &t->slots[set][k - 1] : NULL;
+    if (s != NULL)
+      s->status = encode_slot(t, s, omp_get_thread_num(), &s->err);
+    else
+      read = read_set(t, 1 - set, &read_err);
+  }
+  LM_TRY(keep_set(t, set, err));
+  if (read != LM_OK && err != NULL) *err = read_err;
+  return read;
 }
 
 /* ---- progress ---- */
@@ -208,34 +222,59 @@ static lm_status check_not_output(const char *file, const struct stat *st, const
   return LM_OK;
 }
 
-static lm_status measure_files(struct tokenizer *t, const lm_tokenize_config *cfg, lm_error *err)
+static lm_status check_outputs(const struct tokenizer *t, const lm_tokenize_config *cfg, lm_error *err)
 {
-  size_t files = lm_documents_files(t->documents);
-  LM_TRY(lm_alloc(&t->file_begins, files + 1, sizeof *t->file_begins, "the sizes of the input files", err));
-  for (size_t i = 0; i < files; i++) {
+  for (size_t i = 0; i < lm_documents_files(t->documents) && t->comm->rank == 0; i++) {
     struct stat st;
     const char *file = lm_documents_file(t->documents, i);
-    bool known = stat(file, &st) == 0 && S_ISREG(st.st_mode);
-    if (known) LM_TRY(check_not_output(file, &st, cfg, err));
-    t->file_begins[i + 1] = t->file_begins[i] + (known ? (uint64_t)st.st_size : 0);
+    if (stat(file, &st) == 0 && S_ISREG(st.st_mode)) LM_TRY(check_not_output(file, &st, cfg, err));
   }
   return LM_OK;
 }
 
-static void tell_progress(struct tokenizer *t)
+static void tell_progress(const struct tokenizer *t, double done, double all)
 {
-  double now = lm_clock();
-  if (now - t->told < progress_seconds || t->ended) return;
-  t->told = now;
-  double seconds = now - t->began, mib = (double)lm_documents_count(t->documents)->bytes / (1 << 20);
-  lm_documents_place at = lm_documents_where(t->documents);
-  double all = (double)t->file_begins[lm_documents_files(t->documents)];
-  double done = (double)t->file_begins[at.file] + (double)at.position;
-  if (all > 0 && done > 0)
+  double seconds = lm_clock() - t->began, mib = (double)(t->bytes - t->found_bytes) / (1 << 20);
+  double found = all > 0 && t->bytes > 0 ? done * (double)t->found_bytes / (double)t->bytes : 0;
+  if (all > 0 && done > found)
     lm_info("tokenize: %5.1f %%, %.0f MiB of text, %.1f MiB/s, %.0f s left", 100 * done / all, mib, mib / seconds,
-            seconds * (all - done) / done);
+            seconds * (all - done) / (done - found));
   else
     lm_info("tokenize: %.0f MiB of text, %.1f MiB/s", mib, mib / seconds);
+}
+
+/* What all ranks have done, and whether all are at the end. Collective. */
+static lm_status meet(struct tokenizer *t, const lm_tokenize_config *cfg, bool *over, lm_error *err)
+{
+  double done, all;
+  lm_parts_progress(t->parts, &done, &all);
+  const lm_documents_counts *c = lm_documents_count(t->documents);
+  bool at_end = t->ended && t->used[0] == 0 && t->used[1] == 0;
+  uint64_t sums[5] = {c->bad, c->bytes, !at_end, (uint64_t)done, (uint64_t)all};
+  lm_allreduce_sum_u64(t->comm, sums, 5);
+  t->bad = t->found_bad + sums[0];
+  t->bytes = t->found_bytes + sums[1];
+  *over = sums[2] == 0;
+  if (cfg->documents.skip_bad && t->bad > (uint64_t)cfg->documents.max_bad)
+    return lm_fail(err, LM_EINVAL, "%" PRIu64 " broken records on all ranks, more than the %lld that may be skipped",
+                   t->bad, (long long)cfg->documents.max_bad);
+  if (!*over) tell_progress(t, (double)sums[3], (double)sums[4]);
+  return LM_OK;
+}
+
+static lm_status work_local(struct tokenizer *t, int *set, lm_error *err)
+{
+  double until = lm_clock() + agree_seconds;
+  do {
+    if (t->ended && t->used[*set] == 0) {
+      t->used[1 - *set] = 0;
+      return LM_OK;
+    }
+    LM_TRY(round_local(t, *set, err));
+    t->used[*set] = 0;
+    *set = 1 - *set;
+  } while (lm_clock() < until);
+  return LM_OK;
 }
 
 /* ---- the whole ---- */
@@ -259,39 +298,81 @@ static lm_status find_borders(struct tokenizer *t, const char *begin, lm_error *
 static lm_status new_local(struct tokenizer *t, const lm_tokenize_config *cfg, lm_error *err)
 {
   LM_TRY(lm_documents_open(&t->documents, cfg->paths, cfg->n_paths, &cfg->documents, err));
-  LM_TRY(measure_files(t, cfg, err));
-  if (lm_vocab_end_of_text(t->vocab) == LM_NO_ID)
-    return lm_fail(err, LM_EINVAL,
-                   "the vocabulary has no special token for the end of text, which closes every document");
-  LM_TRY(lm_spool_new(&t->spool, cfg->out, t->width, err));
-  LM_TRY(lm_alloc(&t->slots, t->n_slots, sizeof *t->slots, "blocks of text", err));
-  LM_TRY(lm_alloc(&t->held, (size_t)t->comm->size, sizeof *t->held, "the sizes of rounds", err));
+  LM_TRY(check_outputs(t, cfg, err));
+  for (int i = 0; i < 2; i++) LM_TRY(lm_alloc(&t->slots[i], t->n_slots, sizeof **t->slots, "blocks of text", err));
   LM_TRY(lm_alloc(&t->ids, (size_t)t->threads, sizeof *t->ids, "ids of the threads", err));
   LM_TRY(lm_alloc(&t->encoders, (size_t)t->threads, sizeof(void *), "encoders of the threads", err));
   for (int i = 0; i < t->threads; i++) LM_TRY(lm_encoder_new(&t->encoders[i], t->vocab, err));
   return find_borders(t, cfg->begin, err);
 }
 
-static void clear(struct tokenizer *t)
+static bool is_last(const void *record)
+{
+  return ((const lm_part_record *)record)->last != 0;
+}
+
+static bool is_clean(const lm_part_record *r)
+{
+  return r->counts.bad == 0;
+}
+
+/* All that decides the bytes of a part. */
+static uint64_t fingerprint(const struct tokenizer *t)
+{
+  const uint64_t numbers[] = {lm_parts_fingerprint(t->parts),
+                              lm_vocab_fingerprint(t->vocab),
+                              t->val_below,
+                              t->begin,
+                              t->end,
+                              (uint64_t)t->width};
+  return lm_hash(numbers, sizeof numbers);
+}
+
+/* Plan, and find what an earlier run finished. Collective. */
+static lm_status begin(struct tokenizer *t, const lm_tokenize_config *cfg, lm_error *err)
+{
+  size_t n;
+  LM_TRY(lm_agree(t->comm, new_local(t, cfg, err), err));
+  LM_TRY(lm_parts_plan(&t->parts, t->comm, t->documents, &cfg->documents, cfg->part_bytes, err));
+  LM_TRY(lm_spool_open(&t->spool, t->comm, cfg->out, fingerprint(t), lm_parts_repeatable(t->parts), t->width, err));
+  if (!cfg->documents.skip_bad) lm_spool_filter(t->spool, is_clean);
+  const lm_part_record *found = lm_spool_found(t->spool, &n);
+  for (size_t k = 0; k < n; k++) {
+    t->found_bytes += found[k].counts.bytes;
+    t->found_bad += found[k].counts.bad;
+  }
+  t->bytes = t->found_bytes;
+  lm_parts_skip(t->parts, found, n, sizeof *found, is_last);
+  if (n > 0)
+    lm_info("tokenize: goes on where an earlier run ended: %zu parts, %.1f MiB of text, are done", n,
+            (double)t->found_bytes / (1 << 20));
+  return LM_OK;
+}
+
+static void free_slot(struct slot *s)
+{
+  lm_buffer_free(&s->text);
+  lm_buffer_free(&s->ends);
+  for (int i = 0; i < LM_SPLITS; i++) {
+    lm_buffer_free(&s->part[i].ids);
+    lm_buffer_free(&s->part[i].lengths);
+  }
+}
+
+static void clear(struct tokenizer *t, bool keep)
 {
   for (int i = 0; i < t->threads; i++) {
     if (t->encoders != NULL) lm_encoder_free(t->encoders[i]);
     if (t->ids != NULL) lm_ids_free(&t->ids[i]);
   }
-  for (size_t k = 0; k < t->n_slots && t->slots != NULL; k++) {
-    lm_buffer_free(&t->slots[k].text);
-    lm_buffer_free(&t->slots[k].ends);
-    for (int i = 0; i < LM_SPLITS; i++) {
-      lm_buffer_free(&t->slots[k].part[i].ids);
-      lm_buffer_free(&t->slots[k].part[i].lengths);
-    }
+  for (int i = 0; i < 2; i++) {
+    for (size_t k = 0; k < t->n_slots && t->slots[i] != NULL; k++) free_slot(&t->slots[i][k]);
+    free(t->slots[i]);
   }
   free(t->encoders);
   free(t->ids);
-  free(t->slots);
-  free(t->held);
-  free(t->file_begins);
-  lm_spool_free(t->spool);
+  if (t->spool != NULL) lm_spool_close(t->spool, t->comm, keep);
+  lm_parts_free(t->parts);
   lm_documents_close(t->documents);
 }
 
@@ -308,13 +389,33 @@ static lm_status check_same_vocab(const lm_comm *comm, const lm_vocab *vocab, lm
   return lm_agree(comm, s, err);
 }
 
-static lm_status encode_all(struct tokenizer *t, lm_error *err)
+static lm_status encode_all(struct tokenizer *t, const lm_tokenize_config *cfg, lm_error *err)
 {
-  while (!t->ended) {
-    LM_TRY(lm_agree(t->comm, round_local(t, err), err));
-    LM_TRY(check_same_input(t, err));
-    tell_progress(t);
+  int set = 0;
+  for (bool over = false; !over;) {
+    LM_TRY(lm_agree(t->comm, work_local(t, &set, err), err));
+    LM_TRY(meet(t, cfg, &over, err));
   }
+  return LM_OK;
+}
+
+/* The words for the first skipped record of the input: its rank tells all. Collective. */
+static lm_status share_first_bad(struct tokenizer *t, char out[512], lm_error *err)
+{
+  struct {
+    lm_part_id id;
+    uint64_t none;
+  } mine = {.id = t->first_bad, .none = lm_documents_count(t->documents)->bad == 0}, *all = NULL;
+  LM_TRY(lm_agree(t->comm, lm_alloc(&all, (size_t)t->comm->size, sizeof *all, "the skipped records", err), err));
+  lm_allgather(t->comm, &mine, sizeof mine, all);
+  int first = -1;
+  for (int r = 0; r < t->comm->size; r++)
+    if (all[r].none == 0 && (first < 0 || lm_part_order(&all[r], &all[first]) < 0)) first = r;
+  free(all);
+  out[0] = '\0';
+  if (first < 0) return LM_OK;
+  snprintf(out, 512, "%s", lm_documents_first_bad(t->documents));
+  lm_bcast(t->comm, out, 512, first);
   return LM_OK;
 }
 
@@ -350,7 +451,7 @@ static lm_status check_splits(const struct tokenizer *t, const lm_tokenize_confi
 static lm_status write_local(struct tokenizer *t, int split, const char *part, lm_token_info *info, lm_error *err)
 {
   LM_TRY(lm_spool_write(t->spool, split, part, info, &info->checksum, err));
-  if (lm_fault(LM_FAULT_DIE, t->rounds + 1)) lm_fault_die();
+  if (lm_fault(LM_FAULT_DIE, lm_spool_finished(t->spool) + 1)) lm_fault_die();
   if (lm_fault(LM_FAULT_FAIL_WRITE, 1)) return lm_fail(err, LM_EIO, "%s: a write fails, as MPILM_FAULT asks", part);
   return LM_OK;
 }
@@ -377,17 +478,17 @@ static lm_status write_all(struct tokenizer *t, const lm_tokenize_config *cfg, l
 
 static lm_status run(struct tokenizer *t, const lm_tokenize_config *cfg, lm_tokenize_result *r, lm_error *err)
 {
-  uint64_t tokens[LM_SPLITS], documents[LM_SPLITS];
-  LM_TRY(lm_agree(t->comm, new_local(t, cfg, err), err));
-  LM_TRY(encode_all(t, err));
-  LM_TRY(lm_spool_place(t->spool, t->comm, tokens, documents, err));
-  lm_allreduce_sum_u64(t->comm, t->text_bytes, LM_SPLITS);
-  r->counts = *lm_documents_count(t->documents);
-  snprintf(r->first_bad, sizeof r->first_bad, "%s", lm_documents_first_bad(t->documents));
+  lm_part_record sum;
+  LM_TRY(begin(t, cfg, err));
+  LM_TRY(encode_all(t, cfg, err));
+  LM_TRY(share_first_bad(t, r->first_bad, err));
+  LM_TRY(lm_spool_place(t->spool, t->comm, &sum, err));
+  r->counts = sum.counts;
+  r->found_bytes = t->found_bytes;
   for (int i = 0; i < LM_SPLITS; i++) {
-    r->text_bytes[i] = t->text_bytes[i];
-    r->info[i] = (lm_token_info){.tokens = tokens[i],
-                                 .documents = documents[i],
+    r->text_bytes[i] = sum.text_bytes[i];
+    r->info[i] = (lm_token_info){.tokens = sum.tokens[i],
+                                 .documents = sum.documents[i],
                                  .vocab_size = lm_vocab_size(t->vocab),
                                  .end_of_text = t->end,
                                  .begins_documents = t->begin != LM_NO_ID,
@@ -395,7 +496,9 @@ static lm_status run(struct tokenizer *t, const lm_tokenize_config *cfg, lm_toke
                                  .vocab_fingerprint = lm_vocab_fingerprint(t->vocab)};
     name_sources(t->documents, r->info[i].sources, sizeof r->info[i].sources);
   }
-  LM_TRY(check_splits(t, cfg, r, err));
+  lm_status s = check_splits(t, cfg, r, err);
+  t->useless = s != LM_OK;
+  LM_TRY(s);
   return write_all(t, cfg, r, err);
 }
 
@@ -412,9 +515,8 @@ lm_status lm_tokenize(const lm_comm *comm, const lm_vocab *vocab, const lm_token
   t.n_slots = 2 * (size_t)t.threads;
   if (t.n_slots < SLOTS_MIN) t.n_slots = SLOTS_MIN;
   if (t.n_slots > SLOTS_MAX) t.n_slots = SLOTS_MAX;
-  t.told = t.began;
   lm_status s = run(&t, cfg, result, err);
   result->seconds = lm_clock() - t.began;
-  clear(&t);
+  clear(&t, s != LM_OK && !t.useless);
   return s;
 }

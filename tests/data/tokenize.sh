@@ -41,8 +41,8 @@ tap_like "$tap_out" '^1\.h5: 1000 documents, [0-9]+ tokens of 16 bits' "and says
 "$MPILM" data cat 1.h5 --vocab bytes >cat.txt
 cmp cat.txt raw.txt
 tap_ok $? "the dataset reads as the texts do, in their order"
-for n in 2 3 7; do
-  tap_exit 0 "on $n ranks" -- tokenize "$n" --out "$n.h5" big.jsonl
+for n in 2 3 7 16; do
+  tap_exit 0 "on $n ranks" -- tokenize "$n" --out "$n.h5" --part 1 big.jsonl
   cmp 1.h5 "$n.h5"
   tap_ok $? "the file is the same on $n ranks"
 done
@@ -117,20 +117,61 @@ tap_ok $? "which verifies"
 tap_exit 2 "a begin of text that is no special token" -- tokenize 2 --out x.h5 --bos '<s>' three.txt
 tap_like "$tap_err" "'<s>' is no special token" "is an error with words"
 
-# Killed: after the first round, after the second, and when the dataset is almost written; rank 1 alone, or both.
-for fault in die@step1:rank1 die@step2:rank0 die@step1 die@step3:rank1; do
-  rm -f killed.h5
-  MPILM_FAULT=$fault tokenize 2 --out killed.h5 big.jsonl >killed.log 2>&1
+# Killed again and again, one rank or both: each run goes on from what the others finished.
+finished() { # of the folder of unfinished work: parts in its journals
+  find .killed.h5.work -name '*.journal' -size +0 -exec cat {} + | wc -c | awk "{ print \$1 / 160 }"
+}
+found() { # what the last run says that it found
+  sed -n 's/.*ended: \([0-9]*\) parts.*/\1/p' killed.log
+}
+before=0
+for fault in die@step2 die@step3 die@step1:rank1; do
+  MPILM_FAULT=$fault tokenize 2 --out killed.h5 --part 1 big.jsonl >killed.log 2>&1
   tap_ok $(($? == 0)) "$fault: the run fails"
+  tap_is "$(found)" "${before#0}" "$fault: it had gone on from the $before parts of the runs before"
+  before=$(finished)
   [ ! -e killed.h5 ]
-  tap_ok $? "nothing has the final name"
-  tap_is "$(find . -name '*spool*')" "" "no temporary file stays"
+  tap_ok $? "$fault: nothing has the final name"
 done
+tap_ok $((before < 7)) "at least 7 parts are finished: $before"
+tap_exit 0 "the same command succeeds, on another number of ranks" -- tokenize 3 --out killed.h5 --part 1 big.jsonl
+tap_like "$tap_err" "goes on where an earlier run ended: $before parts" "with what was finished"
+cmp 1.h5 killed.h5
+tap_ok $? "to the same bytes"
+[ ! -e killed.h5.part ] && [ ! -e .killed.h5.work ]
+tap_ok $? "and leaves nothing else"
+
+# What is torn is done again; what is of another input or vocabulary is thrown away; two runs at once are refused.
+MPILM_FAULT=die@step3:rank0 tokenize 1 --out killed.h5 --part 1 big.jsonl >killed.log 2>&1
+ids=$(ls .killed.h5.work/*.ids)
+printf 'xx' | dd of="$ids" bs=1 seek=$(($(stat -c %s "$ids") / 2)) conv=notrunc 2>dd.err
+printf 'half a record' >>"${ids%.ids}.journal"
+tap_exit 0 "a torn part" -- tokenize 2 --out killed.h5 --part 1 big.jsonl
+tap_like "$tap_err" "ended: 2 parts" "does not count"
+cmp 1.h5 killed.h5
+tap_ok $? "and is done again"
+MPILM_FAULT=die@step3:rank0 tokenize 1 --out killed.h5 --part 1 big.jsonl >killed.log 2>&1
+tap_exit 0 "other options" -- tokenize 2 --out killed.h5 --part 2 big.jsonl
+tap_like "$tap_err" "holds 3 parts of another input.*thrown away" "do not use the parts, as is said"
+cmp 1.h5 killed.h5
+tap_ok $? "with the same bytes all the same"
+MPILM_FAULT=die@step3:rank0 tokenize 1 --out killed.h5 --part 1 big.jsonl >killed.log 2>&1
+flock .killed.h5.work/lock sleep 20 &
+sleep 0.3
+tap_exit 2 "another run at work" -- tokenize 2 --out killed.h5 --part 1 big.jsonl
+tap_like "$tap_err" "another run that writes the same output" "is refused with words"
+kill $!
+wait 2>/dev/null
+rm -rf .killed.h5.work
+
+# Killed while the dataset is written.
+MPILM_FAULT=die@step1:rank1 tokenize 2 --out killed.h5 --part 64 big.jsonl >killed.log 2>&1
+tap_ok $(($? == 0)) "killed while writing"
 [ -e killed.h5.part ]
-tap_ok $? "the last one was killed while writing"
+tap_ok $? "the unfinished file is there"
 tap_exit 2 "what it left is refused" -- "$MPILM" data info killed.h5.part
 tap_like "$tap_err" 'not complete' "because it is not complete"
-tap_exit 0 "the same command succeeds then" -- tokenize 2 --out killed.h5 big.jsonl
+tap_exit 0 "the same command succeeds then" -- tokenize 2 --out killed.h5 --part 64 big.jsonl
 cmp 1.h5 killed.h5
 tap_ok $? "with the same bytes"
 [ ! -e killed.h5.part ]
@@ -139,6 +180,8 @@ tap_exit 1 "a write that fails on one rank" -- env MPILM_FAULT=fail_write@ckpt1:
   "${MPIRUN:-mpirun}" -n 3 "$MPILM" tokenize --vocab bytes --out failed.h5 --val-out failed-val.h5 big.jsonl
 tap_is "$(ls failed* 2>/dev/null)" "" "leaves no file"
 tap_is "$(grep -c '^mpilm: \[rank 2 ' <<<"$tap_err")" 1 "and is reported once, by its rank"
+tap_like "$tap_err" "keeps what is finished" "what was encoded stays"
+tap_exit 0 "the same command succeeds then" -- tokenize 3 --out failed.h5 --val-out failed-val.h5 big.jsonl
 
 # Published ids (shared/cases), where the vocabularies are at hand.
 vocabs=${MPILM_SHARED:-$srcdir/../shared}/tokenizers

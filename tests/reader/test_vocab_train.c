@@ -84,14 +84,23 @@ static void refused(const lm_comm *comm, const char *path, int64_t size, const c
   tap_ok(s == LM_EINVAL && v == NULL && strstr(err.text, words) != NULL, "refused: %s", err.text);
 }
 
+/* All ranks read the file that one of them writes, once nobody reads what was there before. */
+static const char *put_once(const lm_comm *comm, const char *name, const char *text)
+{
+  static char path[PATH_MAX + 64];
+  lm_barrier(comm);
+  snprintf(path, sizeof path, "%s/%s", scratch, name);
+  if (comm->rank == 0) put(name, text);
+  lm_barrier(comm);
+  return path;
+}
+
 static void check_too_little(const lm_comm *comm)
 {
-  char name[32];
-  snprintf(name, sizeof name, "little%d.txt", comm->rank);
-  refused(comm, put(name, "\n\n\n\n"), 300, "no training text");
-  refused(comm, put(name, "text"), 256, "257 (256 bytes and the end of text)");
-  refused(comm, put(name, "text"), INT64_MAX, "257 (256 bytes and the end of text)");
-  const char *path = put(name, "ab");
+  refused(comm, put_once(comm, "little.txt", "\n\n\n\n"), 300, "no training text");
+  refused(comm, put_once(comm, "little.txt", "text"), 256, "257 (256 bytes and the end of text)");
+  refused(comm, put_once(comm, "little.txt", "text"), INT64_MAX, "257 (256 bytes and the end of text)");
+  const char *path = put_once(comm, "little.txt", "ab");
   lm_vocab *v = NULL;
   lm_error err;
   lm_status s = lm_vocab_train(&v, comm, &path, 1, &by_blank_line, 1000, LM_PATTERN_GPT2, NULL, &err);
