@@ -12,8 +12,9 @@
 
 /* In the order of the flow: text -> vocabulary -> tokens -> model -> what came of it. */
 static const lm_command *const commands[] = {
-    &lm_command_vocab, &lm_command_encode, &lm_command_decode,   &lm_command_tokenize, &lm_command_data,
-    &lm_command_train, &lm_command_eval,   &lm_command_generate, &lm_command_ckpt,     &lm_command_info,
+    &lm_command_vocab, &lm_command_encode, &lm_command_decode, &lm_command_tokenize,
+    &lm_command_data,  &lm_command_train,  &lm_command_eval,   &lm_command_generate,
+    &lm_command_ckpt,  &lm_command_check,  &lm_command_info,
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 

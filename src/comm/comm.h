@@ -19,7 +19,7 @@ typedef struct lm_comm {
 } lm_comm;
 
 /* Tags of point-to-point messages, all of them. */
-enum lm_tag { LM_TAG_TOKENS = 1, LM_TAG_PIECES, LM_TAG_PARTIALS, LM_TAG_SUMS, LM_TAG_WEIGHTS };
+enum lm_tag { LM_TAG_TOKENS = 1, LM_TAG_PIECES, LM_TAG_PARTIALS, LM_TAG_SUMS, LM_TAG_WEIGHTS, LM_TAG_PROBE };
 
 /** Start MPI and describe the world. Collective over all started processes.
  *  @return LM_EINVAL where a launcher started several tasks that do not know each other (N singletons) */

@@ -21,6 +21,7 @@ extern const lm_command lm_command_vocab, lm_command_encode, lm_command_decode;
 extern const lm_command lm_command_tokenize, lm_command_data;
 extern const lm_command lm_command_train, lm_command_eval, lm_command_generate;
 extern const lm_command lm_command_ckpt;
+extern const lm_command lm_command_check;
 extern const lm_command lm_command_info;
 
 /** Parse argv by a command's table into `target`, and count the positional words. Local.
