@@ -135,7 +135,7 @@ job_nodes_answer() {
 
 job_excluded() { # the nodes that failed twice, as many as may be left out, separated by commas
   sed -nE 's/.* host=([^ ]+)$/\1/p' "$job_failures" 2>/dev/null | grep -vx unknown | sort | uniq -c |
-    sort -k1,1nr | awk -v most="${MPILM_EXCLUDE:-2}" '$1 >= 2 && n++ < most { printf "%s%s", n > 1 ? "," : "", $2 }'
+    sort -k1,1nr | awk -v most="${MPILM_EXCLUDE:-2}" '$1 >= 2 && n++ < most { printf "%s%s", (n > 1 ? "," : ""), $2 }'
 }
 
 job_state() { # RUNNING, CANCELLED, ...: what Slurm thinks of this job

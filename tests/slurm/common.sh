@@ -94,7 +94,11 @@ follow() { # SECONDS
   done
 }
 
-explain() { # after a failed check: what the job printed
-  [ $tap_failed -eq "${explained:-0}" ] || sed 's/^/# /' "slurm-$job.out" | tail -n 40
+job_says() { # REGEX WORDS...: the job's log has it
+  tap_is "$(grep -aoEm 1 -- "$1" "slurm-$job.out" >/dev/null && echo yes)" yes "${*:2}"
+}
+
+explain() { # after a failed check: how the job's log ends
+  [ $tap_failed -eq "${explained:-0}" ] || grep -avE '^(---|$|  )' "slurm-$job.out" | tail -n 30 | sed 's/^/# /'
   explained=$tap_failed
 }

@@ -35,7 +35,7 @@ ends_well() { # FOLDER WORDS...
 # 1. Nothing happens.
 MPILM_CHECK=yes pretrain plain --
 ends_well plain "4 nodes x 2 ranks"
-tap_like "$(cat "slurm-$job.out")" "on node\[1-4\], 4 nodes x 2 ranks" "the job reports where it runs"
+job_says "on node\[1-4\], 4 nodes x 2 ranks" "the job reports where it runs"
 tap_is "$(grep -cE '^ +[0-9]+ +[01] +node[1-4] ' "slurm-$job.out")" 8 "all ranks were looked at before"
 tap_like "$(cat plain/journal.jsonl)" '"job": "'"$job"'", "restart": 0, "ranks": 8, "hosts": \["node1", "node2", "node3", "node4"\]' \
   "the journal has job and hosts"
@@ -65,7 +65,7 @@ cluster start node3 node4
 # 3. A time limit of one minute, of which the margin leaves a few seconds: several allocations, and no signal.
 pretrain limited --time=1 --signal=B:USR1@1 -- --run.deadline_margin=54
 ends_well limited "the time limit"
-tap_like "$(cat "slurm-$job.out")" "stopped after step [0-9]+ as the job's time is ending" "stopped in time by itself"
+job_says "stopped after step [0-9]+ as the job's time is ending" "stopped in time by itself"
 tap_ok $(($(shown Restarts) < 1)) "in several allocations ($(($(shown Restarts) + 1)))"
 
 # 4. Signals to the batch script and to the ranks, preemption, suspension; a job that is cancelled stays so.
@@ -107,12 +107,13 @@ ends_well hanging "a rank hangs"
 tap_is "$(shown Restarts)" 1 "it was started once more"
 
 # 6. A run that gets nowhere.
-MPILM_FAULT=die@step30:rank3 pretrain stuck --
+MPILM_FAULT=die@step30:rank3 pretrain stuck --nodes=2-4 --
 follow 120
 tap_is "$(shown JobState) $(shown ExitCode)" "FAILED 76:0" "a rank that always dies: exit code 76"
 tap_is "$(wc -l <stuck/journal.jsonl) $(shown Restarts)" "4 4" "after three starts that saved nothing"
-tap_like "$(cat "slurm-$job.out")" "the last 3 starts saved no new step: step 20" "the sentence names the step"
+job_says "the last 3 starts saved no new step: step 20" "the sentence names the step"
 tap_like "$(cat stuck/failures.log)" "code=[0-9]+ host=node2$" "the node of the rank that died is noted"
-tap_like "$(cat "slurm-$job.out")" "left out from now on, as starts failed there: node2" "and left out"
+job_says "left out from now on, as starts failed there: node2" "and left out"
+tap_is "$(tail -n 1 stuck/journal.jsonl | grep -c '"node2"')" 0 "so that the next starts did without it"
 explain
 tap_end

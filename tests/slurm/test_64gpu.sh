@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# tests/slurm/test_64gpu.sh - the script for 8 nodes x 8 GPUs on 8 nodes that claim to have them; and the scaling benchmark.
+# shellcheck source=tests/tap.sh
+. "$srcdir/tests/tap.sh"
+# shellcheck source=tests/train/common.sh
+. "$srcdir/tests/train/common.sh"
+# shellcheck source=tests/slurm/common.sh
+. "$srcdir/tests/slurm/common.sh"
+export CLUSTER_CPUS=96 CLUSTER_GPUS=8
+cluster_begin 8
+
+make_config config.yaml
+make_data
+tap_ok $? "a dataset is made"
+
+# What each of the 64 ranks is given.
+cat >stand-in <<'SH'
+#!/bin/bash
+[ "$1" != --version ] || exec echo "stand-in 1"
+echo "$SLURM_PROCID $SLURM_NODEID $SLURM_LOCALID $SLURM_CPUS_PER_TASK $CUDA_VISIBLE_DEVICES" >>ranks
+SH
+chmod +x stand-in
+MPILM=$PWD/stand-in submit slurm/pretrain_64gpu.sh config.yaml
+follow 120
+tap_is "$(shown JobState)" COMPLETED "sbatch takes the script as it is"
+tap_is "$(sort -n ranks)" \
+  "$(for i in $(seq 0 63); do echo "$i $((i / 8)) $((i % 8)) 12 0,1,2,3,4,5,6,7"; done)" \
+  "64 ranks: each has its number on the node, 12 cores, and sees the 8 GPUs of its node"
+explain
+
+# Without a driver: a sentence, exit code 2, and no second start. On fewer ranks: 64 starts of MPI take long on few cores.
+few=(--nodes=2 --ntasks-per-node=2)
+if [ "$("$MPILM" info | sed -n 's/^cuda *//p')" = no ] || [ ! -e /dev/nvidiactl ]; then
+  submit "${few[@]}" slurm/pretrain_64gpu.sh config.yaml --run.folder=gpu
+  follow 60
+  tap_is "$(shown JobState) $(shown ExitCode) $(shown Restarts)" "FAILED 2:0 0" "no GPU: exit code 2, not started again"
+  tap_is "$(grep -c '^mpilm: .*--backend=cuda' "slurm-$job.out")" 1 "in one sentence"
+  explain
+fi
+MPILM_BACKEND=cpu MPILM_CHECK=yes submit "${few[@]}" slurm/pretrain_64gpu.sh config.yaml --run.folder=cpu
+follow 60
+tap_is "$(shown JobState) $(column step cpu | tail -n 1)" "COMPLETED 20" "MPILM_BACKEND=cpu: it trains on the processors"
+explain
+
+# tokenize.sh, and the benchmark over 1, 2, 4 nodes.
+MPILM_RANKS=2 submit --nodes=2 slurm/tokenize.sh --vocab bytes --out again.h5 train.txt
+follow 60
+tap_is "$(shown JobState)" COMPLETED "tokenize.sh"
+tap_ok "$(cmp -s train.h5 again.h5 && echo 0 || echo 1)" "makes the same dataset"
+explain
+MPILM_STEPS=6 submit --nodes=4 benchmarks/scaling.sh config.yaml
+follow 90
+tap_is "$(shown JobState)" COMPLETED "scaling.sh"
+tap_is "$(cut -f 1,2 "scaling-$job/scaling.tsv" | tr '\t\n' ': ')" "nodes:ranks 1:1 2:2 4:4 " "has a row for 1, 2, 4 nodes"
+tap_is "$(grep -c '<circle' "scaling-$job/scaling.svg")" 3 "and a plot"
+explain
+tap_end
