@@ -19,6 +19,9 @@ typedef struct lm_state_slice {
   size_t shape[LM_STATE_DIMS];
   size_t begin, count; /* elements; count 0: this rank has none of it */
   void *data;          /* host memory; written from or read into */
+  /* For reading: */
+  char instead[LM_STATE_NAME]; /* what is read where the file has no `name`; "": nothing */
+  bool optional;               /* where the file has neither, data stays as it is */
 } lm_state_slice;
 
 /** Write a state file completely or not at all. Collective.

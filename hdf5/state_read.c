@@ -157,6 +157,16 @@ static lm_status check_fit(const char *path, const lm_state_entry *e, const lm_s
                  lm_dtype_name(s->dtype));
 }
 
+#define NO_TENSOR SIZE_MAX /* of an optional slice */
+
+static const lm_state_place *const *find(const lm_state_place **sorted, size_t n, const char *name)
+{
+  lm_state_place wanted = {0};
+  const lm_state_place *key = &wanted;
+  snprintf(wanted.entry.name, sizeof wanted.entry.name, "%s", name);
+  return bsearch(&key, sorted, n, sizeof *sorted, by_name);
+}
+
 /* tensors[i] becomes the tensor of slices[i]. */
 static lm_status match(const char *path, const lm_state_layout *layout, const lm_state_slice *slices, size_t n,
                        size_t *tensors, lm_error *err)
@@ -167,15 +177,14 @@ static lm_status match(const char *path, const lm_state_layout *layout, const lm
   if (s == LM_OK) qsort(sorted, layout->n, sizeof *sorted, by_name);
   for (size_t i = 0; s == LM_OK && i < n; i++) {
     LM_ASSERT(slices[i].begin + slices[i].count <= lm_state_elements(slices[i].ndim, slices[i].shape));
-    lm_state_place wanted = {0};
-    const lm_state_place *key = &wanted;
-    snprintf(wanted.entry.name, sizeof wanted.entry.name, "%s", slices[i].name);
-    const lm_state_place **found = bsearch(&key, sorted, layout->n, sizeof *sorted, by_name);
-    if (found == NULL)
-      s = lm_fail(err, LM_EINVAL, "%s: has no %s, which this run wants", path, slices[i].name);
-    else
+    const lm_state_place *const *found = find(sorted, layout->n, slices[i].name);
+    if (found == NULL && slices[i].instead[0] != '\0') found = find(sorted, layout->n, slices[i].instead);
+    tensors[i] = NO_TENSOR;
+    if (found != NULL)
       s = check_fit(path, &(*found)->entry, &slices[i], err);
-    if (s == LM_OK) tensors[i] = (size_t)(*found - layout->tensors);
+    else if (!slices[i].optional)
+      s = lm_fail(err, LM_EINVAL, "%s: has no %s, which this run wants", path, slices[i].name);
+    if (s == LM_OK && found != NULL) tensors[i] = (size_t)(*found - layout->tensors);
   }
   free(sorted);
   return s;
@@ -186,7 +195,8 @@ static lm_status read_all(const char *path, const lm_state_layout *layout, const
 {
   struct reader r;
   lm_status s = reader_open(&r, path, layout, err);
-  for (size_t i = 0; s == LM_OK && i < n; i++) s = read_slice(&r, tensors[i], &slices[i], err);
+  for (size_t i = 0; s == LM_OK && i < n; i++)
+    if (tensors[i] != NO_TENSOR) s = read_slice(&r, tensors[i], &slices[i], err);
   reader_close(&r);
   return s;
 }

@@ -104,17 +104,56 @@ static lm_status load_newest(const lm_comm *comm, const char *run, const lm_chec
   return lm_fail(err, LM_EDAMAGED, "%s: none of its %zu checkpoints is good; of the newest: %s", run, n, newest.text);
 }
 
-lm_status lm_checkpoint_resume(const lm_comm *comm, const char *run, const lm_state_slice *slices, size_t n,
-                               uint64_t *step, bool *found, lm_error *err)
+/* Of [0, *n), only what has this step. */
+static lm_status keep_only(lm_checkpoint *c, size_t *n, const char *run, uint64_t only, lm_error *err)
+{
+  size_t i = 0;
+  while (i < *n && c[i].step != only) i++;
+  if (i == *n) return lm_fail(err, LM_EINVAL, "%s: has no checkpoint of step %" PRIu64, run, only);
+  c[0] = c[i];
+  *n = 1;
+  return LM_OK;
+}
+
+lm_status lm_checkpoint_resume(const lm_comm *comm, const char *run, uint64_t only, const lm_state_slice *slices,
+                               size_t n, uint64_t *step, bool *found, lm_error *err)
 {
   lm_checkpoint *c;
   size_t n_found;
   *found = false;
   *step = 0;
   lm_status s = find_shared(comm, run, &c, &n_found, err);
+  if (s == LM_OK && only != UINT64_MAX) s = keep_only(c, &n_found, run, only, err); /* the same list on all ranks */
   if (s == LM_OK && n_found > 0) {
     *found = true;
     s = load_newest(comm, run, c, n_found, slices, n, step, err);
+  }
+  free(c);
+  return s;
+}
+
+lm_status lm_checkpoint_file(char *out, const char *run, uint64_t step, lm_error *err)
+{
+  char name[64];
+  lm_checkpoint_name(name, step);
+  return lm_checkpoint_path(out, run, name, err);
+}
+
+lm_status lm_checkpoint_abandon_after(const char *run, uint64_t step, size_t *n, lm_error *err)
+{
+  lm_checkpoint *c;
+  size_t found;
+  char name[64], to_name[96], to[PATH_MAX];
+  *n = 0;
+  LM_TRY(lm_checkpoint_find(run, &c, &found, err));
+  lm_status s = LM_OK;
+  for (size_t i = 0; s == LM_OK && i < found; i++) {
+    if (c[i].step <= step) continue;
+    lm_checkpoint_name(name, c[i].step);
+    snprintf(to_name, sizeof to_name, "abandoned-%s", name);
+    s = lm_checkpoint_path(to, run, to_name, err);
+    if (s == LM_OK) s = lm_file_commit(c[i].path, to, err);
+    *n += s == LM_OK;
   }
   free(c);
   return s;

@@ -48,11 +48,19 @@ lm_status lm_checkpoint_remove(const lm_buffer *paths, lm_error *err) LM_NODISCA
 
 /** Load the newest checkpoint, by step number, whose content verifies while it is read, passing over damaged ones with
  * a warning each; nothing is removed. Collective: all ranks load the same.
+ *  @param only  the step to load, and no other; UINT64_MAX: the newest good one
  *  @param[out] step  of what was loaded
  *  @param[out] found false where the run has no checkpoint at all: nothing was read
  *  @return LM_EDAMAGED where there are checkpoints and none is good; LM_EINVAL where a shape does not fit (both shown)
  */
-lm_status lm_checkpoint_resume(const lm_comm *comm, const char *run, const lm_state_slice *slices, size_t n,
-                               uint64_t *step, bool *found, lm_error *err) LM_NODISCARD;
+lm_status lm_checkpoint_resume(const lm_comm *comm, const char *run, uint64_t only, const lm_state_slice *slices,
+                               size_t n, uint64_t *step, bool *found, lm_error *err) LM_NODISCARD;
+
+/** The file of a step. Local. @param out [4096] */
+lm_status lm_checkpoint_file(char *out, const char *run, uint64_t step, lm_error *err) LM_NODISCARD;
+
+/** Give checkpoints of later steps than this the name abandoned-step-*.h5: they belong to a future that will not be.
+ *  Local: rank 0. Nothing is removed. @param[out] n  how many */
+lm_status lm_checkpoint_abandon_after(const char *run, uint64_t step, size_t *n, lm_error *err) LM_NODISCARD;
 
 #endif

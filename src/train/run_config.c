@@ -26,6 +26,13 @@ const lm_option lm_config_options[] = {
      "stop after this step as a stop request would: checkpoint, exit code 75; 0 is never"},
     {"run.lock_timeout", LM_OPT_FLOAT, AT(run.lock_timeout), "30", "[1, 3600]", "s",
      "a run folder's owner on another host is taken for gone when it gave no sign of life for so long"},
+    {"run.resume", LM_OPT_STRING, AT(run.resume), "auto", NULL, NULL,
+     "auto: from the newest good checkpoint in run.folder, where there is one; never: from the start, in a folder "
+     "without checkpoints; a number: from the checkpoint of that step, giving up later ones"},
+    {"run.init_from", LM_OPT_STRING, AT(run.init_from), "", NULL, NULL,
+     "a checkpoint whose weights a new run begins with, and nothing else of it"},
+    {"run.allow_change", LM_OPT_CHOICE, AT(run.allow_change), "nothing", "nothing|data", NULL,
+     "data: go on from a checkpoint with other training data, or another vocabulary of the same size"},
     {"run.threads", LM_OPT_INT, AT(run.threads), "0", "[0, 4096]", "threads",
      "threads of a rank; 0 is OMP_NUM_THREADS where set, else the cores divided by the ranks of the node"},
     {"run.check_replicas", LM_OPT_INT, AT(run.check_replicas), "0", "[0, 1e12]", "steps",
@@ -98,6 +105,7 @@ const lm_option lm_config_options[] = {
      "times the square of log sum exp of the logits is added to the loss of training; PaLM used 1e-4"},
     {"train.label_smoothing", LM_OPT_FLOAT, AT(train.label_smoothing), "0", "[0, 1)", NULL,
      "share of a target's probability that all tokens have in common, in training"},
+
 
     {"batch.global", LM_OPT_INT, AT(batch.global), "8", "[1, 1e9]", "sequences",
      "sequences of an update, over all ranks; any number of ranks divides them"},

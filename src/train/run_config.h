@@ -21,7 +21,8 @@ typedef struct lm_config {
   int precision; /* lm_precision */
   bool verbose;
   struct {
-    const char *folder;
+    const char *folder, *resume, *init_from;
+    int allow_change; /* 1: data */
     int64_t seed, steps, stop_after, threads, max_skipped;
     double hang_timeout, lock_timeout;
     int64_t max_stalled;

@@ -97,16 +97,27 @@ static lm_status make(lm_state *out, const lm_param_table *table, lm_error *err)
 }
 
 /* All of what this rank has. */
-static void add_to_load(lm_state *out, lm_model *m, lm_optimizer *opt)
+/* In f32 weights and masters are the same; a file of another precision has them under the other name, and the masters
+ * are the better ones. */
+static void prefer_master(lm_state_slice *s, const lm_param *p)
+{
+  snprintf(s->name, sizeof s->name, "/optimizer/master/%.95s", p->name);
+  snprintf(s->instead, sizeof s->instead, "/model/%.95s", p->name);
+}
+
+/* @param only_masters  neither 16-bit weights, which follow from them, nor moments */
+static void add_to_load(lm_state *out, lm_model *m, lm_optimizer *opt, bool only_masters)
 {
   const lm_param_table *table = lm_model_params(m);
   struct block blocks[BLOCKS];
-  int n = blocks_of(blocks, m, opt, lm_model_compute(m));
-  for (int b = 0; b < n; b++)
+  int n = blocks_of(blocks, m, opt, lm_model_compute(m)), masters = opt != NULL && lm_optimizer_has_master(opt);
+  for (int b = only_masters ? masters : 0; b < (only_masters ? masters + 1 : n); b++)
     for (size_t i = 0; i < table->n; i++) {
       const lm_param *p = &table->params[i];
       bool whole = blocks[b].whole;
-      out->slices[out->n++] = slice_of(&blocks[b], p, whole ? 0 : p->own_begin, whole ? p->count : p->own_count);
+      lm_state_slice *s = &out->slices[out->n++];
+      *s = slice_of(&blocks[b], p, whole ? 0 : p->own_begin, whole ? p->count : p->own_count);
+      if (opt != NULL && b == masters) prefer_master(s, p);
     }
 }
 
@@ -146,6 +157,7 @@ lm_status lm_state_to_save(lm_state *out, const lm_comm *comm, lm_model *m, lm_o
   if (lm_model_compute(m) == LM_F16) add_scaler(out, &p->scaler, comm->rank == 0);
   out->slices[out->n++] = scalar("/provenance/world", &from->world, comm->rank == 0);
   out->slices[out->n++] = scalar("/provenance/vocab_fingerprint", &from->vocab, comm->rank == 0);
+  out->slices[out->n++] = scalar("/provenance/data_checksum", &from->data, comm->rank == 0);
   out->slices[out->n++] = f32_scalar("/provenance/loss", &from->loss, comm->rank == 0);
   out->slices[out->n++] = f32_scalar("/provenance/validation_loss", &from->validation_loss, comm->rank == 0);
   add_text(out, "/config", from->config, comm->rank == 0);
@@ -160,9 +172,18 @@ lm_status lm_state_to_save(lm_state *out, const lm_comm *comm, lm_model *m, lm_o
 lm_status lm_state_to_load(lm_state *out, lm_model *m, lm_optimizer *opt, lm_progress *p, lm_error *err)
 {
   LM_TRY(make(out, lm_model_params(m), err));
-  add_to_load(out, m, opt);
+  add_to_load(out, m, opt, false);
   add_progress(out, p, true);
+  size_t before = out->n;
   if (opt != NULL && lm_model_compute(m) == LM_F16) add_scaler(out, &p->scaler, true);
+  for (size_t i = before; i < out->n; i++) out->slices[i].optional = true;
+  return LM_OK;
+}
+
+lm_status lm_state_to_begin(lm_state *out, lm_model *m, lm_optimizer *opt, lm_error *err)
+{
+  LM_TRY(make(out, lm_model_params(m), err));
+  add_to_load(out, m, opt, true);
   return LM_OK;
 }
 

@@ -28,6 +28,7 @@ typedef struct lm_provenance {
   float loss;            /* of the step; NaN: none */
   float validation_loss; /* NaN: not evaluated at this step */
   uint64_t vocab;        /* fingerprint of the vocabulary that made the data */
+  uint64_t data;         /* checksum of the training data */
 } lm_provenance;
 
 typedef struct lm_state {
@@ -42,8 +43,14 @@ lm_status lm_state_to_save(lm_state *out, const lm_comm *comm, lm_model *m, lm_o
                            lm_provenance *from, lm_error *err) LM_NODISCARD;
 
 /** The slices that this rank reads: all weights and scalars, and what it owns of the optimizer's tensors. Local.
- *  @param opt  NULL: weights only (generate, eval) */
+ *  Masters are read where there are some, whatever the precision of the run that wrote the file.
+ *  @param opt  NULL: weights only, as they were used (generate, eval)
+ *  @param p    its scaler is kept where the file has none */
 lm_status lm_state_to_load(lm_state *out, lm_model *m, lm_optimizer *opt, lm_progress *p, lm_error *err) LM_NODISCARD;
+
+/** The slices of a new run that begins with the weights of another: the masters where the file has them, else its
+ *  weights. Local. */
+lm_status lm_state_to_begin(lm_state *out, lm_model *m, lm_optimizer *opt, lm_error *err) LM_NODISCARD;
 void lm_state_free(lm_state *s);
 
 #endif

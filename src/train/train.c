@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "config.h"
 #include "slurm/job.h"
+#include "train/changes.h"
 #include "train/evaluate.h"
 #include "train/replicas.h"
 #include "train/stop.h"
@@ -165,25 +166,78 @@ static lm_status check_resumed(const lm_trainer *t, lm_error *err)
   return LM_OK;
 }
 
-static lm_status start(lm_trainer *t, lm_error *err)
+/* The weights of another run; all else is new. */
+static lm_status begin_with(lm_trainer *t, const char *path, lm_error *err)
 {
   lm_state state = {0};
-  lm_progress loaded = {0};
-  bool found = false;
-  uint64_t step;
-  LM_TRY(lm_agree(t->comm, lm_state_to_load(&state, t->model, t->optimizer, &loaded, err), err));
-  lm_status s = lm_checkpoint_resume(t->comm, t->cfg->run.folder, state.slices, state.n, &step, &found, err);
+  LM_TRY(lm_agree(t->comm, lm_state_to_begin(&state, t->model, t->optimizer, err), err));
+  lm_status s = lm_state_read(t->comm, path, state.slices, state.n, err);
   lm_state_free(&state);
-  if (s != LM_OK) return s;
+  if (s == LM_OK)
+    lm_info("a new run begins with the weights of %s; its optimizer, step and data position do not count", path);
+  return s;
+}
+
+static lm_status begin_anew(lm_trainer *t, lm_error *err)
+{
+  t->at = (lm_progress){.key = (uint64_t)t->cfg->run.seed, .scaler = lm_scaler_start(&t->cfg->scaler)};
+  if (*t->cfg->run.init_from != '\0') return begin_with(t, t->cfg->run.init_from, err);
+  return lm_agree(t->comm, initial_weights(t, err), err);
+}
+
+/* Rank 0's part of going on from a checkpoint: is it the same run, and what comes after it? */
+static lm_status accept(const lm_trainer *t, const lm_options *options, bool chosen, lm_error *err)
+{
+  char path[PATH_MAX];
+  size_t n;
+  const lm_token_info *info = lm_dataset_info(t->data);
+  const lm_data_identity data = {info->vocab_fingerprint, info->checksum};
+  LM_TRY(lm_checkpoint_file(path, t->cfg->run.folder, t->saved_step, err));
+  LM_TRY(lm_compare_run(path, options, &data, t->cfg->run.allow_change == 1, err));
+  if (!chosen) return LM_OK;
+  LM_TRY(lm_checkpoint_abandon_after(t->cfg->run.folder, t->saved_step, &n, err));
+  if (n > 0) lm_info("%zu later checkpoints are given up: they are now called abandoned-step-*.h5", n);
+  return LM_OK;
+}
+
+static lm_status resume_step(const lm_trainer *t, uint64_t *step, lm_error *err)
+{
+  char *end;
+  const char *word = t->cfg->run.resume;
+  *step = UINT64_MAX;
+  if (strcmp(word, "auto") == 0 || strcmp(word, "never") == 0) return LM_OK;
+  *step = strtoull(word, &end, 10);
+  if (*word >= '0' && *word <= '9' && *end == '\0') return LM_OK;
+  return lm_fail(err, LM_EINVAL, "run.resume is '%s'; want auto, never or a step", word);
+}
+
+static lm_status load(lm_trainer *t, uint64_t only, bool *found, lm_error *err)
+{
+  lm_state state = {0};
+  lm_progress loaded = {.scaler = lm_scaler_start(&t->cfg->scaler)};
+  LM_TRY(lm_agree(t->comm, lm_state_to_load(&state, t->model, t->optimizer, &loaded, err), err));
+  lm_status s =
+      lm_checkpoint_resume(t->comm, t->cfg->run.folder, only, state.slices, state.n, &t->saved_step, found, err);
+  lm_state_free(&state);
+  if (s == LM_OK && *found) t->at = loaded;
+  return s;
+}
+
+static lm_status start(lm_trainer *t, const lm_options *options, lm_error *err)
+{
+  bool found = false;
+  uint64_t only;
+  LM_TRY(resume_step(t, &only, err)); /* the same config on all ranks */
+  LM_TRY(load(t, only, &found, err));
+  if (found && strcmp(t->cfg->run.resume, "never") == 0)
+    return lm_fail(err, LM_EINVAL, "%s: holds checkpoints, run.resume is never; want a folder without any",
+                   t->cfg->run.folder);
   if (found) {
-    t->at = loaded;
-    t->saved_step = step;
     LM_TRY(check_resumed(t, err)); /* the same values on all ranks */
-    lm_info("resumed from step %" PRIu64 " of %s", step, t->cfg->run.folder);
+    LM_TRY(lm_agree(t->comm, t->comm->rank == 0 ? accept(t, options, only != UINT64_MAX, err) : LM_OK, err));
+    lm_info("resumed from step %" PRIu64 " of %s", t->saved_step, t->cfg->run.folder);
   } else {
-    t->at.key = (uint64_t)t->cfg->run.seed;
-    t->at.scaler = lm_scaler_start(&t->cfg->scaler);
-    LM_TRY(lm_agree(t->comm, initial_weights(t, err), err));
+    LM_TRY(begin_anew(t, err));
   }
   lm_optimizer_publish(t->optimizer);
   lm_gradsync_gather(t->sync, lm_model_weights(t->model), t->compute);
@@ -287,7 +341,8 @@ static lm_status with_state(lm_trainer *t, const lm_metrics_row *row, bool begin
                         .world = (uint64_t)t->comm->size,
                         .loss = (float)row->loss,
                         .validation_loss = (float)row->val_loss,
-                        .vocab = lm_dataset_info(t->data)->vocab_fingerprint};
+                        .vocab = lm_dataset_info(t->data)->vocab_fingerprint,
+                        .data = lm_dataset_info(t->data)->checksum};
   lm_watchdog_phase(t->watchdog, t->at.step, "checkpoint");
   lm_status s = describe_program(t, program, err);
   if (s == LM_OK && t->lock != NULL) s = lm_run_lock_check(t->lock, err);
@@ -470,7 +525,7 @@ static lm_status run(lm_trainer *t, const lm_options *options, lm_error *err)
   LM_TRY(lm_agree(t->comm, watching, err));
   LM_TRY(lm_journal_open(&t->journal, t->comm, t->cfg->run.folder, t->cfg->run.max_stalled, &t->slowest_save, err));
   LM_TRY(make_saver(t, err));
-  LM_TRY(start(t, err));
+  LM_TRY(start(t, options, err));
   t->started_step = t->at.step;
   LM_TRY(lm_agree(t->comm, note_progress(t, err), err));
   if (t->at.step >= (uint64_t)t->cfg->run.steps) {

@@ -57,7 +57,7 @@ static lm_status resume(const lm_comm *comm, const char *run, lm_error *err)
   bool found;
   state_new(s, comm, 2, 0);
   state_clear(s);
-  lm_status status = lm_checkpoint_resume(comm, run, s, STATE_TENSORS, &step, &found, err);
+  lm_status status = lm_checkpoint_resume(comm, run, UINT64_MAX, s, STATE_TENSORS, &step, &found, err);
   if (status == LM_OK && found && !state_is(s, (unsigned)step))
     status = lm_fail(err, LM_EDAMAGED, "step %" PRIu64 " came back as something else", step);
   status = lm_agree(comm, status, err);
