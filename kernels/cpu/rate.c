@@ -28,3 +28,52 @@ double lm_cpu_product_rate(lm_dtype t)
   free(x);
   return best;
 }
+
+enum { BYTES = 256 << 20, CHUNK = 1 << 20 }; /* more than caches hold */
+
+/* A value that depends on every word, so that every word is read. */
+static uint64_t read_all(const uint64_t *x, size_t n)
+{
+  uint64_t sum = 0;
+#pragma omp parallel for simd schedule(static) reduction(+ : sum)
+  for (size_t i = 0; i < n; i++) sum += x[i];
+  return sum;
+}
+
+static void copy_half(char *x)
+{
+  const size_t half = BYTES / 2;
+#pragma omp parallel for schedule(static)
+  for (size_t i = 0; i < half; i += CHUNK) memcpy(x + half + i, x + i, CHUNK);
+}
+
+static double memory_rate(bool copy)
+{
+  char *x = NULL;
+  if (posix_memalign((void **)&x, 4096, BYTES) != 0) return 0;
+#pragma omp parallel for schedule(static)
+  for (size_t i = 0; i < BYTES; i += CHUNK) memset(x + i, 1, CHUNK);
+  double best = 0, start = lm_clock(), now = start;
+  do {
+    double before = now;
+    volatile uint64_t sink = 0;
+    if (copy)
+      copy_half(x);
+    else
+      sink += read_all((const uint64_t *)(const void *)x, BYTES / sizeof(uint64_t));
+    now = lm_clock();
+    if (BYTES / (now - before) > best) best = BYTES / (now - before);
+  } while (now - start < 0.2);
+  free(x);
+  return best;
+}
+
+double lm_cpu_read_rate(void)
+{
+  return memory_rate(false);
+}
+
+double lm_cpu_copy_rate(void)
+{
+  return memory_rate(true);
+}

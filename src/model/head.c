@@ -15,9 +15,15 @@ void lm_model_head(lm_model *m, size_t rows, float scale)
   }
 }
 
-void lm_model_head_row(lm_model *m, size_t row)
+void lm_model_logits(lm_model *m, const void *z, float *logits)
+{
+  m->k->cast(m->work.next, LM_F32, z, m->t, (size_t)m->V);
+  m->k->to_host(logits, m->work.next, (size_t)m->V * sizeof *logits);
+}
+
+void lm_model_head_row(lm_model *m, size_t row, float *logits)
 {
   const void *x = lm_model_at(m, m->final_norm.out, row * (size_t)m->C);
   lm_linear_fwd(m, &m->head, m->work.logits, x, 1);
-  m->k->cast(m->work.next, LM_F32, m->work.logits, m->t, (size_t)m->Vp);
+  lm_model_logits(m, m->work.logits, logits);
 }

@@ -65,6 +65,12 @@ static const void *branch_gradient(lm_model *m, int layer, int what, int B, int 
 
 /* ---- attention ---- */
 
+/* Are the rows one token each of sequences that grow? */
+static bool one_each(const lm_model *m)
+{
+  return m->growth != NULL && m->growth->one_each;
+}
+
 static lm_attention attention_of(const lm_model *m, const lm_dropout *dropout, int B, int T)
 {
   return (lm_attention){.B = B,
@@ -74,6 +80,40 @@ static lm_attention attention_of(const lm_model *m, const lm_dropout *dropout, i
                         .D = m->D,
                         .start = m->end_of_text < 0 ? NULL : m->work.start,
                         .dropout = dropout->rate > 0 ? dropout : NULL};
+}
+
+/* Rotary positions: a row's own where each is of another sequence. */
+static void turn(lm_model *m, const lm_layer *l, int B, int T)
+{
+  size_t row = (size_t)l->qkv.out;
+  if (m->work.angles == NULL) return;
+  if (!one_each(m)) m->k->rope(m->t, l->heads, m->work.angles, 0, false, B, T, m->H, m->H_kv, m->D);
+  for (int b = 0; one_each(m) && b < B; b++)
+    m->k->rope(m->t, lm_model_at(m, l->heads, (size_t)b * row), m->work.angles, m->growth->position[b], false, 1, 1,
+               m->H, m->H_kv, m->D);
+}
+
+static lm_cache cache_of(const lm_model *m, int layer)
+{
+  lm_cache c = m->growth->cache;
+  size_t at = (size_t)layer * m->growth->layer_bytes;
+  c.keys = (char *)c.keys + at;
+  c.values = (char *)c.values + at;
+  return c;
+}
+
+/* Keys and values of the T rows of each sequence, for the tokens that follow. */
+static void keep(lm_model *m, int layer, int T)
+{
+  const lm_cache c = cache_of(m, layer);
+  m->k->cache_store(m->t, &c, m->layers[layer].heads, T);
+}
+
+/* Attention of one token a sequence, to what is kept. */
+static void look_back(lm_model *m, int layer)
+{
+  const lm_cache c = cache_of(m, layer);
+  m->k->attention_next(m->t, m->layers[layer].mixed, m->layers[layer].heads, &c);
 }
 
 /* attention_norm.out -> mixed. */
@@ -87,8 +127,12 @@ static void mix(lm_model *m, int layer, int B, int T)
   if (m->cfg.qk_norm)
     m->k->qk_norm_fwd(m->t, l->heads, l->heads_rstd, l->qkv_out, lm_model_weight(m, l->q_norm),
                       lm_model_weight(m, l->k_norm), rows, m->H, m->H_kv, m->D, (float)m->cfg.norm_eps);
-  if (m->work.angles != NULL) m->k->rope(m->t, l->heads, m->work.angles, 0, false, B, T, m->H, m->H_kv, m->D);
-  m->k->attention_fwd(m->t, l->mixed, l->lse, l->heads, &a);
+  turn(m, l, B, T);
+  if (m->growth != NULL) keep(m, layer, T);
+  if (one_each(m))
+    look_back(m, layer);
+  else
+    m->k->attention_fwd(m->t, l->mixed, l->lse, l->heads, &a);
 }
 
 static void attention_fwd(lm_model *m, int layer, void *branch, int B, int T)
@@ -154,14 +198,23 @@ static void mlp_bwd(lm_model *m, int layer, void *dx, int B, int T)
 
 /* ---- all layers ---- */
 
+static void embed(lm_model *m, void *y, int B, int T)
+{
+  size_t C = (size_t)m->C, bytes = C * lm_dtype_size(m->t);
+  const char *wte = lm_model_weight(m, m->token_embedding), *wpe = lm_model_weight(m, m->position_embedding);
+  if (!one_each(m)) m->k->embedding_fwd(m->t, y, m->work.tokens, wte, wpe, B, T, m->C);
+  for (int b = 0; one_each(m) && b < B; b++)
+    m->k->embedding_fwd(m->t, lm_model_at(m, y, (size_t)b * C), m->work.tokens + b, wte,
+                        wpe == NULL ? NULL : wpe + (size_t)m->growth->position[b] * bytes, 1, 1, m->C);
+}
+
 /* A branch is added to the residual stream by the norm that follows it, in this layer or in the next. */
 void lm_model_forward(lm_model *m, int B, int T)
 {
   size_t rows = (size_t)B * (size_t)T;
   void *branch = NULL, *embedded = m->layers[0].attention_norm.in;
   const void *x = NULL;
-  m->k->embedding_fwd(m->t, embedded, m->work.tokens, lm_model_weight(m, m->token_embedding),
-                      lm_model_weight(m, m->position_embedding), B, T, m->C);
+  embed(m, embedded, B, T);
   drop(m, embedded, embedded, 0, OF_EMBEDDING, B, T);
   for (int i = 0; i < m->L; i++) {
     const lm_layer *l = &m->layers[i];

@@ -234,6 +234,5 @@ void lm_model_next(lm_model *m, const int32_t *tokens, int T, float *logits)
 {
   put_tokens(m, tokens, 1, T);
   lm_model_forward(m, 1, T);
-  lm_model_head_row(m, (size_t)T - 1);
-  m->k->to_host(logits, m->work.next, (size_t)m->V * sizeof *logits);
+  lm_model_head_row(m, (size_t)T - 1, logits);
 }

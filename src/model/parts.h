@@ -52,6 +52,14 @@ typedef struct lm_workspace {
   void *wide;                /* [B,T,..] t: gradient inside a branch, of qkv or of gate and up; training only */
 } lm_workspace;
 
+/** How forward reads sequences that grow (generation.c). */
+typedef struct lm_growth {
+  lm_cache cache;          /* keys and values of layer 0 */
+  size_t layer_bytes;      /* from a layer's keys to the next one's, as with values */
+  const int32_t *position; /* [B], on the host: of each row */
+  bool one_each;           /* rows are a token each of B sequences; else they begin one sequence */
+} lm_growth;
+
 struct lm_model {
   lm_model_config cfg;
   const lm_kernels *k;
@@ -59,9 +67,10 @@ struct lm_model {
   int max_B;
   bool training;
   int V, Vp, L, H, H_kv, D, C, F;
-  int32_t end_of_text;    /* -1: documents are not told apart */
-  lm_dropout dropout;     /* of this pass; rate 0: none */
-  lm_objective objective; /* of this pass */
+  int32_t end_of_text;     /* -1: documents are not told apart */
+  lm_dropout dropout;      /* of this pass; rate 0: none */
+  lm_objective objective;  /* of this pass */
+  const lm_growth *growth; /* of this pass; NULL where nothing is kept of it */
   lm_param_table table;
 
   size_t token_embedding, position_embedding;
@@ -101,8 +110,11 @@ void lm_model_backward(lm_model *m, int B, int T);
  * also -> work.narrow [rows,C] and the head's gradient, of scale times the loss. Local. */
 void lm_model_head(lm_model *m, size_t rows, float scale);
 
-/** The logits of one row of final_norm.out -> work.next [Vp]. Local. */
-void lm_model_head_row(lm_model *m, size_t row);
+/** The logits of one row of final_norm.out -> logits [V], on the host. Local. */
+void lm_model_head_row(lm_model *m, size_t row, float *logits);
+
+/** Logits [Vp] of the compute type, z -> logits [V], on the host. Local. */
+void lm_model_logits(lm_model *m, const void *z, float *logits);
 
 /** y = x w^T + bias.  x [rows,in], y [rows,out]. Local. */
 void lm_linear_fwd(lm_model *m, const lm_linear *l, void *y, const void *x, size_t rows);

@@ -1,0 +1,57 @@
+#!/bin/bash
+# tests/train/test_generate.sh - several prompts at once; characters of several tokens; contexts that fill up.
+. "$srcdir/tests/tap.sh"
+. "$srcdir/tests/train/common.sh"
+
+make_config config.yaml
+make_data
+tap_exit 0 "a run" -- train 1 run --run.steps=30 --optim.lr=3e-3 --checkpoint.every=0
+generate() {
+  "$MPILM" generate --checkpoint run --tokens 40 "$@"
+}
+
+printf 'the cat\na dog sees the king, and\n\nevery\nthe cat' >prompts.txt
+tap_exit 0 "five prompts, one of them empty, the last line without an end" -- generate --prompts prompts.txt --seed 5
+all=$tap_out
+i=0
+alone=$(while IFS= read -r prompt || [ -n "$prompt" ]; do
+  i=$((i + 1))
+  echo "== $i"
+  generate --prompt "$prompt" --seed 5 2>/dev/null
+done <prompts.txt | tr -d '\0')
+tap_is "$all" "$alone" "each has the text that it has alone"
+tap_is "$(grep -c '^== ' <<<"$all")" 5 "five texts"
+for batch in 1 2 3; do
+  tap_exit 0 "$batch at a time" -- generate --prompts prompts.txt --seed 5 --batch $batch
+  tap_is "$tap_out" "$all" "gives the same"
+done
+generate --prompts - --seed 5 <prompts.txt 2>/dev/null | tr -d '\0' >stdin.out
+tap_is "$(cat stdin.out)" "$all" "prompts from standard input"
+tap_exit 0 "beyond the context" -- generate --prompt "the cat" --tokens 60 --ignore-end
+tap_like "$tap_err" "[0-9]+ times a context was full" "a full context is told of"
+tap_like "$tap_err" "tokens/s; memory, read at [0-9.]+ GB/s, allows" "with the limit that memory sets"
+tap_exit 0 "a long prompt" -- generate --prompt "$(head -c 300 train.txt)" --tokens 3
+tap_exit 0 "no tokens" -- generate --prompt "the cat" --tokens 0
+tap_is "$tap_out" "the cat" "the prompt alone"
+tap_exit 2 "both prompts" -- generate --prompts prompts.txt --prompt x
+: >empty.txt
+tap_exit 2 "an empty file" -- generate --prompts empty.txt
+tap_like "$tap_err" "holds no prompts" "says so"
+tap_exit 2 "no file" -- generate --prompts nothere.txt
+
+# A model that has seen only one emoji says its bytes in their order; each token is a part of a character.
+smile=$'\xf0\x9f\x98\x80'
+one_emoji() { # VOCABULARY TOKENS BYTES: how many tokens the emoji is, and the bytes of the first half of them
+  for _ in $(seq 100); do echo "{\"text\": \"$smile$smile$smile$smile$smile\"}"; done >emoji.jsonl
+  "$MPILM" tokenize --vocab "$1" --out emoji.h5 emoji.jsonl >/dev/null 2>&1
+  tap_exit 0 "a run on one emoji, $1" -- train 1 emoji --data.train=emoji.h5 --data.val= --data.vocab="$1" \
+    --run.steps=80 --optim.lr=1e-2 --schedule.warmup=0 --checkpoint.every=0
+  "$MPILM" generate --checkpoint emoji --prompt "$smile" --temperature 0 --tokens $((2 * $2)) 2>/dev/null >whole.out
+  tap_is "$(cat whole.out)" "$smile$smile$smile" "$1: tokens of a character, one after the other, give the character"
+  tap_exit 0 "$1: the end comes within a character" -- \
+    "$MPILM" generate --checkpoint emoji --prompt "$smile" --temperature 0 --tokens $(($2 / 2))
+  tap_is "$(od -An -tx1 tap.out | tr -d ' \n')" "f09f9880$3""0a" "$1: the bytes of its first tokens stand as they are"
+  rm -rf emoji
+}
+one_emoji bytes 4 f09f
+tap_end
