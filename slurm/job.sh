@@ -77,6 +77,11 @@ job_report() {
 
 # ---- launching ----
 
+# For mpirun: each rank its cores, where the node has as many as the job was told.
+job_cores() {
+  [ "$(nproc)" -lt $((job_ranks * job_cpus)) ] || echo ":PE=$job_cpus"
+}
+
 # Sets `command` to the words that run "$@" on all ranks.
 job_command() {
   case ${job_launcher[0]##*/} in
@@ -86,8 +91,8 @@ job_command() {
       "--ntasks-per-node=$job_ranks" "--cpus-per-task=$job_cpus" --kill-on-bad-exit=1)
     ;;
   mpirun | mpiexec)
-    command=("${job_launcher[@]}" -n $((job_nodes * job_ranks)) --map-by "ppr:$job_ranks:node:PE=$job_cpus")
-    [ "$job_ranks" -gt 1 ] || [ "$job_nodes" -gt 1 ] || command=("${job_launcher[@]}" -n 1)
+    command=("${job_launcher[@]}" -n $((job_nodes * job_ranks)))
+    [ -z "${SLURM_JOB_ID-}" ] || command+=(--map-by "ppr:$job_ranks:node$(job_cores)")
     ;;
   *) command=("${job_launcher[@]}") ;;
   esac

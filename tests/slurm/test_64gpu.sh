@@ -42,6 +42,13 @@ follow 60
 tap_is "$(shown JobState) $(column step cpu | tail -n 1)" "COMPLETED 20" "MPILM_BACKEND=cpu: it trains on the processors"
 explain
 
+# mpirun in the allocation, for an MPI that srun cannot start.
+MPILM_LAUNCHER=mpirun MPILM_RANKS=2 submit --nodes=2 slurm/pretrain_cpu.sh config.yaml --run.folder=by-mpirun
+follow 60
+tap_is "$(shown JobState) $(sed -n 's/.*"ranks": \([0-9]*\).*/\1/p' by-mpirun/journal.jsonl)" "COMPLETED 4" \
+  "mpirun in the allocation: 4 ranks"
+explain
+
 # tokenize.sh, and the benchmark over 1, 2, 4 nodes.
 MPILM_RANKS=2 submit --nodes=2 slurm/tokenize.sh --vocab bytes --out again.h5 train.txt
 follow 60
