@@ -1,24 +1,32 @@
 /* src/command/ckpt.c - mpilm ckpt: what checkpoints a run has, whether they are whole, and which go. */
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/file.h"
 #include "checkpoint/checkpoint.h"
 #include "command/command.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 struct ckpt_options {
-  bool json;
+  bool json, full;
   int64_t keep, milestone_every;
 };
 
 static const lm_option options[] = {
     {"json", LM_OPT_BOOL, offsetof(struct ckpt_options, json), "false", NULL, NULL,
-     "ls, verify, show: print one JSON object"},
+     "ls, verify, show, diff: print one JSON object"},
+    {"full", LM_OPT_BOOL, offsetof(struct ckpt_options, full), "false", NULL, NULL,
+     "ls: also compare every byte with its hash, as verify does"},
     {"keep", LM_OPT_INT, offsetof(struct ckpt_options, keep), "0", "[0, inf)", "checkpoints",
      "prune: how many stay, the newest by step number; at least 1"},
     {"milestone_every", LM_OPT_INT, offsetof(struct ckpt_options, milestone_every), "0", "[0, inf)", "steps",
@@ -68,27 +76,58 @@ static void print_age(double seconds, char out[32])
 
 /* ---- ls ---- */
 
-static uint64_t ranks_of(const lm_checkpoint *c)
+/* What a checkpoint says of itself. */
+struct origin {
+  uint64_t ranks;
+  float loss, validation_loss; /* NaN: none */
+  const char *hashes;          /* "good", "damaged", "not read" */
+};
+
+static struct origin origin_of(const struct ckpt_options *o, const lm_checkpoint *c)
 {
-  uint64_t ranks = 0;
-  return c->complete && lm_state_ranks(c->path, &ranks, NULL) == LM_OK ? ranks : 0;
+  struct origin out = {.loss = NAN, .validation_loss = NAN, .hashes = c->complete ? "not read" : "damaged"};
+  const lm_state_slice slices[] = {
+      {.name = "/provenance/loss", .dtype = LM_F32, .count = 1, .data = &out.loss, .optional = true},
+      {.name = "/provenance/validation_loss",
+       .dtype = LM_F32,
+       .count = 1,
+       .data = &out.validation_loss,
+       .optional = true},
+  };
+  lm_comm self;
+  lm_comm_self(&self);
+  if (!c->complete) return out;
+  if (lm_state_ranks(c->path, &out.ranks, NULL) != LM_OK) out.ranks = 0;
+  if (lm_state_read(&self, c->path, slices, 2, NULL) != LM_OK) out.loss = out.validation_loss = NAN;
+  if (o->full) out.hashes = lm_state_verify(c->path, NULL) == LM_OK ? "good" : "damaged";
+  return out;
 }
 
-static json_t *describe(const lm_checkpoint *c)
+static json_t *number_or_null(double x)
 {
+  return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *describe(const struct ckpt_options *asked, const lm_checkpoint *c)
+{
+  struct origin from = origin_of(asked, c);
   json_t *o =
-      json_pack("{s:I, s:b, s:I, s:I, s:f, s:s}", "step", (json_int_t)c->step, "complete", c->complete, "ranks",
-                (json_int_t)ranks_of(c), "bytes", (json_int_t)c->bytes, "age_s", age_of(c->path), "path", c->path);
+      json_pack("{s:I, s:b, s:s, s:I, s:o, s:o, s:I, s:f, s:s}", "step", (json_int_t)c->step, "complete", c->complete,
+                "hashes", from.hashes, "ranks", (json_int_t)from.ranks, "loss", number_or_null((double)from.loss),
+                "validation_loss", number_or_null((double)from.validation_loss), "bytes", (json_int_t)c->bytes, "age_s",
+                age_of(c->path), "path", c->path);
   if (o != NULL && !c->complete) json_object_set_new(o, "reason", json_string(c->reason));
   return o;
 }
 
-static void print_row(const lm_checkpoint *c)
+static void print_row(const struct ckpt_options *o, const lm_checkpoint *c)
 {
-  char age[32];
+  char age[32], loss[32] = "-";
+  struct origin from = origin_of(o, c);
   print_age(age_of(c->path), age);
-  printf("%10" PRIu64 "  %-8s  %5" PRIu64 "  %15" PRIu64 "  %8s  %s\n", c->step, c->complete ? "yes" : "no",
-         ranks_of(c), c->bytes, age, c->complete ? c->path : c->reason);
+  if (isfinite(from.loss)) snprintf(loss, sizeof loss, "%.4f", (double)from.loss);
+  printf("%10" PRIu64 "  %-8s  %-8s  %5" PRIu64 "  %8s  %15" PRIu64 "  %8s  %s\n", c->step, c->complete ? "yes" : "no",
+         from.hashes, from.ranks, loss, c->bytes, age, c->complete ? c->path : c->reason);
 }
 
 static lm_status list(const struct ckpt_options *o, const char *run, lm_error *err)
@@ -100,11 +139,11 @@ static lm_status list(const struct ckpt_options *o, const char *run, lm_error *e
   lm_status s = LM_OK;
   if (o->json) {
     json_t *rows = json_array();
-    for (size_t i = 0; i < n; i++) json_array_append_new(rows, describe(&c[i]));
+    for (size_t i = 0; i < n; i++) json_array_append_new(rows, describe(o, &c[i]));
     s = print_json(json_pack("{s:s, s:o}", "run", run, "checkpoints", rows), err);
   } else {
-    printf("%10s  %-8s  %5s  %15s  %8s\n", "step", "complete", "ranks", "bytes", "age");
-    for (size_t i = 0; i < n; i++) print_row(&c[i]);
+    printf("%10s  %-8s  %-8s  %5s  %8s  %15s  %8s\n", "step", "complete", "hashes", "ranks", "loss", "bytes", "age");
+    for (size_t i = 0; i < n; i++) print_row(o, &c[i]);
   }
   free(c);
   return s;
@@ -221,10 +260,204 @@ static lm_status prune(const struct ckpt_options *o, const char *run, lm_error *
   return s;
 }
 
+/* ---- diff ---- */
+
+/* One tensor of two files; b: the entry of the same name, NULL where B has none. */
+struct pair {
+  const lm_state_entry *a, *b;
+  bool equal;           /* to the last bit */
+  double largest, root; /* difference: largest, root of the mean square; of floats */
+};
+
+static bool is_float(lm_dtype t)
+{
+  return t == LM_F32 || t == LM_BF16 || t == LM_F16;
+}
+
+static size_t elements_of(const lm_state_entry *e)
+{
+  size_t n = 1;
+  for (int d = 0; d < e->ndim; d++) n *= e->shape[d];
+  return n;
+}
+
+static bool comparable(const struct pair *p)
+{
+  if (p->b == NULL || p->a->ndim != p->b->ndim) return false;
+  for (int d = 0; d < p->a->ndim; d++)
+    if (p->a->shape[d] != p->b->shape[d]) return false;
+  return p->a->dtype == p->b->dtype || (is_float(p->a->dtype) && is_float(p->b->dtype));
+}
+
+static void compare_floats(struct pair *p, const float *a, const float *b, size_t n)
+{
+  double sum = 0;
+  for (size_t i = 0; i < n; i++) {
+    double d = fabs((double)a[i] - (double)b[i]);
+    if (!(d <= p->largest)) p->largest = d; /* NaN is a difference too */
+    sum += d * d;
+  }
+  p->root = n > 0 ? sqrt(sum / (double)n) : 0;
+}
+
+/* Floats are compared as f32, which every type of ours converts to without a loss. */
+static lm_status compare_pair(const char *A, const char *B, struct pair *p, lm_error *err)
+{
+  size_t n = elements_of(p->a);
+  lm_dtype as = is_float(p->a->dtype) ? LM_F32 : p->a->dtype;
+  lm_state_slice s = {.dtype = as, .ndim = p->a->ndim, .count = n};
+  lm_comm self;
+  char *a = NULL, *b = NULL;
+  lm_comm_self(&self);
+  memcpy(s.name, p->a->name, sizeof s.name);
+  memcpy(s.shape, p->a->shape, sizeof s.shape);
+  lm_status status = lm_alloc(&a, n, lm_dtype_size(as), "a tensor", err);
+  if (status == LM_OK) status = lm_alloc(&b, n, lm_dtype_size(as), "a tensor", err);
+  s.data = a;
+  if (status == LM_OK) status = lm_state_read(&self, A, &s, 1, err);
+  s.data = b;
+  if (status == LM_OK) status = lm_state_read(&self, B, &s, 1, err);
+  if (status == LM_OK) p->equal = p->a->dtype == p->b->dtype && memcmp(a, b, n * lm_dtype_size(as)) == 0;
+  if (status == LM_OK && as == LM_F32) compare_floats(p, (float *)(void *)a, (float *)(void *)b, n);
+  free(a);
+  free(b);
+  return status;
+}
+
+static json_t *pair_json(const struct pair *p)
+{
+  json_t *o = json_pack("{s:s, s:b}", "name", p->a->name, "equal", p->equal);
+  if (o == NULL || p->equal) return o;
+  if (!comparable(p)) {
+    json_object_set_new(o, "reason", json_string(p->b == NULL ? "only in the first" : "another shape or type"));
+  } else if (is_float(p->a->dtype)) {
+    json_object_set_new(o, "max", number_or_null(p->largest));
+    json_object_set_new(o, "rms", number_or_null(p->root));
+  }
+  return o;
+}
+
+static void print_pair(const struct pair *p)
+{
+  if (p->equal)
+    printf("equal    %s\n", p->a->name);
+  else if (p->b == NULL)
+    printf("missing  %s: only in the first\n", p->a->name);
+  else if (!comparable(p))
+    printf("differs  %s: another shape or type\n", p->a->name);
+  else if (is_float(p->a->dtype))
+    printf("differs  %s: max %.6g, rms %.6g\n", p->a->name, p->largest, p->root);
+  else
+    printf("differs  %s\n", p->a->name);
+}
+
+static const lm_state_entry *entry_of(const lm_state_entry *list, size_t n, const char *name)
+{
+  for (size_t i = 0; i < n; i++)
+    if (strcmp(list[i].name, name) == 0) return &list[i];
+  return NULL;
+}
+
+struct two_lists {
+  lm_state_entry *a, *b;
+  size_t n_a, n_b;
+};
+
+static lm_status diff_lists(const struct ckpt_options *o, const char *A, const char *B, const struct two_lists *l,
+                            lm_error *err)
+{
+  size_t differ = 0;
+  json_t *rows = json_array();
+  lm_status s = LM_OK;
+  for (size_t i = 0; i < l->n_a && s == LM_OK; i++) {
+    struct pair p = {.a = &l->a[i], .b = entry_of(l->b, l->n_b, l->a[i].name)};
+    if (comparable(&p)) s = compare_pair(A, B, &p, err);
+    differ += !p.equal;
+    if (s == LM_OK && o->json) json_array_append_new(rows, pair_json(&p));
+    if (s == LM_OK && !o->json) print_pair(&p);
+  }
+  for (size_t i = 0; i < l->n_b && s == LM_OK; i++) {
+    if (entry_of(l->a, l->n_a, l->b[i].name) != NULL) continue;
+    differ++;
+    if (!o->json) printf("missing  %s: only in the second\n", l->b[i].name);
+    if (o->json)
+      json_array_append_new(
+          rows, json_pack("{s:s, s:b, s:s}", "name", l->b[i].name, "equal", 0, "reason", "only in the second"));
+  }
+  if (s == LM_OK && o->json)
+    s = print_json(json_pack("{s:s, s:s, s:I, s:o}", "a", A, "b", B, "differ", (json_int_t)differ, "tensors", rows),
+                   err);
+  else
+    json_decref(rows);
+  if (s == LM_OK && differ > 0) s = lm_fail(err, LM_EDAMAGED, "%s and %s differ in %zu tensors", A, B, differ);
+  return s;
+}
+
+static lm_status diff(const struct ckpt_options *o, const char *A, const char *B, lm_error *err)
+{
+  struct two_lists l = {0};
+  lm_status s = lm_state_list(A, &l.a, &l.n_a, err);
+  if (s == LM_OK) s = lm_state_list(B, &l.b, &l.n_b, err);
+  if (s == LM_OK) s = diff_lists(o, A, B, &l, err);
+  free(l.a);
+  free(l.b);
+  return s;
+}
+
+/* ---- copy ---- */
+
+static lm_status copy_bytes(int from, const char *from_path, int to, const char *to_path, lm_error *err)
+{
+  enum { PIECE = 8 << 20 };
+  char *piece;
+  struct stat st;
+  if (fstat(from, &st) != 0) return lm_fail(err, LM_EIO, "%s: cannot ask for its size: %s", from_path, strerror(errno));
+  LM_TRY(lm_alloc(&piece, PIECE, 1, "a piece of a checkpoint", err));
+  lm_status s = LM_OK;
+  for (off_t at = 0; s == LM_OK && at < st.st_size; at += PIECE) {
+    size_t n = st.st_size - at < PIECE ? (size_t)(st.st_size - at) : PIECE;
+    s = lm_pread_all(from, from_path, piece, n, at, err);
+    if (s == LM_OK) s = lm_pwrite_all(to, to_path, piece, n, at, err);
+  }
+  free(piece);
+  if (s == LM_OK && fsync(to) != 0) s = lm_fail(err, LM_EIO, "%s: cannot fsync: %s", to_path, strerror(errno));
+  return s;
+}
+
+static lm_status copy_to(const char *A, const char *part, lm_error *err)
+{
+  int from = open(A, O_RDONLY | O_CLOEXEC);
+  if (from < 0) return lm_fail(err, LM_EINVAL, "%s: cannot open for reading: %s", A, strerror(errno));
+  int to = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  lm_status s = to >= 0 ? copy_bytes(from, A, to, part, err)
+                        : lm_fail(err, LM_EINVAL, "%s: cannot open for writing: %s", part, strerror(errno));
+  if (to >= 0 && close(to) != 0 && s == LM_OK) s = lm_fail(err, LM_EIO, "%s: cannot close: %s", part, strerror(errno));
+  close(from);
+  return s;
+}
+
+/* The copy has its name only when all of it has been read back and compared. */
+static lm_status copy(const struct ckpt_options *o, const char *A, const char *B, lm_error *err)
+{
+  char part[PATH_MAX];
+  (void)o;
+  if (lm_file_exists(B)) return lm_fail(err, LM_EINVAL, "%s: is there already; want the name of a new file", B);
+  if ((size_t)snprintf(part, sizeof part, "%s.part", B) >= sizeof part)
+    return lm_fail(err, LM_EINVAL, "%s: the path is too long", B);
+  LM_TRY(lm_state_verify(A, err));
+  lm_status s = copy_to(A, part, err);
+  if (s == LM_OK) s = lm_state_verify(part, err);
+  if (s == LM_OK) s = lm_file_commit(part, B, err);
+  if (s != LM_OK) unlink(part);
+  return s;
+}
+
 static const struct {
   const char *name;
-  lm_status (*run)(const struct ckpt_options *o, const char *path, lm_error *err);
-} actions[] = {{"ls", list}, {"verify", verify}, {"show", show}, {"prune", prune}};
+  lm_status (*one)(const struct ckpt_options *o, const char *path, lm_error *err);
+  lm_status (*two)(const struct ckpt_options *o, const char *A, const char *B, lm_error *err);
+} actions[] = {{"ls", list, NULL},     {"verify", verify, NULL}, {"show", show, NULL},
+               {"prune", prune, NULL}, {"diff", NULL, diff},     {"copy", NULL, copy}};
 enum { N_ACTIONS = sizeof actions / sizeof actions[0] };
 
 static lm_status act(const struct ckpt_options *o, const lm_list *words, lm_error *err)
@@ -232,11 +465,16 @@ static lm_status act(const struct ckpt_options *o, const lm_list *words, lm_erro
   const char *names[N_ACTIONS];
   for (int i = 0; i < N_ACTIONS; i++) {
     names[i] = actions[i].name;
-    if (strcmp(words->items[0], names[i]) == 0) return actions[i].run(o, words->items[1], err);
+    if (strcmp(words->items[0], names[i]) != 0) continue;
+    size_t want = actions[i].two != NULL ? 3 : 2;
+    if (words->count != want)
+      return lm_fail(err, LM_EINVAL, "ckpt %s: %zu paths, want %zu", names[i], words->count - 1, want - 1);
+    return actions[i].two != NULL ? actions[i].two(o, words->items[1], words->items[2], err)
+                                  : actions[i].one(o, words->items[1], err);
   }
   const char *near = lm_nearest_word(words->items[0], names, N_ACTIONS);
-  return lm_fail(err, LM_EINVAL, "ckpt: '%s' is unknown; want ls, verify, show or prune%s%s%s", words->items[0],
-                 near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+  return lm_fail(err, LM_EINVAL, "ckpt: '%s' is unknown; want ls, verify, show, diff, copy or prune%s%s%s",
+                 words->items[0], near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 static lm_status run(const lm_comm *comm, int argc, char **argv, lm_error *err)
@@ -244,7 +482,7 @@ static lm_status run(const lm_comm *comm, int argc, char **argv, lm_error *err)
   (void)comm;
   struct ckpt_options o;
   lm_options *parsed;
-  LM_TRY(lm_command_options(&parsed, &lm_command_ckpt, &o, argc, argv, 2, 2, err));
+  LM_TRY(lm_command_options(&parsed, &lm_command_ckpt, &o, argc, argv, 2, 3, err));
   lm_status s = act(&o, lm_options_words(parsed), err);
   lm_options_free(parsed);
   return s;
@@ -252,9 +490,10 @@ static lm_status run(const lm_comm *comm, int argc, char **argv, lm_error *err)
 
 const lm_command lm_command_ckpt = {
     .name = "ckpt",
-    .usage = "ckpt ls RUN [--json]\nckpt verify RUN|FILE [--json]\nckpt show FILE [--json]\nckpt prune RUN --keep N "
+    .usage = "ckpt ls RUN [--json] [--full]\nckpt verify RUN|FILE [--json]\nckpt show FILE [--json]\nckpt diff A B "
+             "[--json]\nckpt copy A B\nckpt prune RUN --keep N "
              "[--milestone_every K]",
-    .summary = "list, verify, show and prune the checkpoints of a run",
+    .summary = "list, verify, show, compare, copy and prune the checkpoints of a run",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .run = run,

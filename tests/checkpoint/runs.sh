@@ -74,13 +74,55 @@ tap_like "$tap_err" "g: none of its 2 checkpoints is good" "and says so"
 
 # ---- inspection ----
 save 3 e 0 26
-tap_like "$("$MPILM" ckpt ls e --json | tr -d ' \n')" '"step":26,"complete":true,"ranks":3,"bytes":[0-9]+,' "ls --json"
+tap_like "$("$MPILM" ckpt ls e --json | tr -d ' \n')" '"step":26,"complete":true,"hashes":"notread","ranks":3,"loss":null,"validation_loss":null,"bytes":[0-9]+,' "ls --json"
 tap_like "$("$MPILM" ckpt verify e --json | tr -d ' \n')" '"good":true' "verify --json"
 tap_is "$("$MPILM" ckpt show e/checkpoints/step-00000026.h5 | head -2)" "$(printf '# /config\nabcdefghijklmnopqrstuvwxyz')" "show"
 tap_like "$("$MPILM" ckpt show e/checkpoints/step-00000026.h5 --json)" '"config": "abcdefghijklmnopqrstuvwxyz"' "show --json"
 tap_exit 2 "an unknown word" -- "$MPILM" ckpt list e
 tap_exit 2 "a run that is not there" -- "$MPILM" ckpt ls nowhere
 tap_exit 2 "no run" -- "$MPILM" ckpt ls
+
+tap_like "$("$MPILM" ckpt ls e --json --full | tr -d ' \n')" '"hashes":"good"' "ls --full reads all"
+LC_ALL=C sed 's/bcdefghijkl/bcdefgXijkl/' e/checkpoints/step-00000026.h5 >bad.h5
+tap_exit 1 "a damaged file is not copied" -- "$MPILM" ckpt copy bad.h5 copy.h5
+tap_exit 0 "a good one is" -- "$MPILM" ckpt copy e/checkpoints/step-00000026.h5 copy.h5
+cmp e/checkpoints/step-00000026.h5 copy.h5
+tap_ok $? "to the last byte"
+tap_exit 2 "but not over another" -- "$MPILM" ckpt copy e/checkpoints/step-00000026.h5 copy.h5
+tap_is "$(ls ./*.part 2>/dev/null)" "" "and nothing is left"
+tap_exit 0 "diff: the same" -- "$MPILM" ckpt diff e/checkpoints/step-00000026.h5 copy.h5
+tap_is "$(grep -c ^equal <<<"$tap_out") $(wc -l <<<"$tap_out")" "11 11" "in all tensors"
+save 1 e 0 27
+tap_exit 1 "diff: other values" -- "$MPILM" ckpt diff copy.h5 e/checkpoints/step-00000027.h5
+tap_like "$tap_out" "^differs  /model/embedding/weight: max [0-9.e+]+, rms [0-9.e+]+" "by how much"
+tap_like "$tap_out" "^equal    /model/layers/0/empty" "and what is equal"
+if python3 -c 'import h5py, numpy' 2>/dev/null; then
+  want=$(python3 -c 'import h5py, numpy as np, sys
+a, b = (h5py.File(f)["/optimizer/exp_avg/layers/0/attention/qkv/weight"][()].astype("f8") for f in sys.argv[1:])
+print("max %.6g, rms %.6g" % (abs(a - b).max(), np.sqrt(((a - b) ** 2).mean())))' copy.h5 e/checkpoints/step-00000027.h5)
+  tap_like "$tap_out" "^differs  /optimizer/exp_avg/layers/0/attention/qkv/weight: $want" "as NumPy computes it"
+else
+  tap_skip "no h5py" "as NumPy computes it"
+fi
+
+# ---- milestones, the best ----
+RUN_STATE_POLICY=async,milestone=3 save 2 m 2 1 2 3 4 5 6 7 8
+tap_is "$(steps m)" "3 6 7 8" "milestones stay besides the newest two"
+tap_exit 0 "prune" -- "$MPILM" ckpt prune m --keep 1 --milestone_every 6
+tap_is "$(steps m)" "6 8" "has milestones too"
+inode() { stat -c %i "$1"; }
+export RUN_STATE_LOSS_1=5 RUN_STATE_LOSS_2=4 RUN_STATE_LOSS_3=4.5
+RUN_STATE_POLICY=best save 2 best 1 1 2
+tap_is "$(inode best/checkpoints/best.h5)" "$(inode best/checkpoints/step-00000002.h5)" "the best is a hard link"
+RUN_STATE_POLICY=best save 2 best 1 3 4
+tap_is "$(steps best)" "4" "its other name goes as any"
+tap_like "$("$MPILM" ckpt diff best/checkpoints/best.h5 best/checkpoints/step-00000004.h5)" "^differs  /progress/step" \
+  "and it stays over a restart, while worse ones come"
+tap_exit 0 "it is good" -- "$MPILM" ckpt verify best/checkpoints/best.h5
+RUN_STATE_LOSS_5=1 RUN_STATE_POLICY=best save 2 best 1 5
+tap_is "$(inode best/checkpoints/best.h5)" "$(inode best/checkpoints/step-00000005.h5)" "until a better one"
+RUN_STATE_LOSS_6=0.5 RUN_STATE_POLICY=best MPILM_FAULT=fail_write@ckpt1 save 2 best 1 6
+tap_is "$(inode best/checkpoints/best.h5)" "$(inode best/checkpoints/step-00000005.h5)" "a save that fails is not the best"
 
 # ---- folders ----
 touch file
