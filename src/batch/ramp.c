@@ -20,8 +20,9 @@ static uint64_t stage_batch(const lm_ramp *r, uint64_t stage)
 
 static uint64_t stage_steps(const lm_ramp *r, uint64_t stage)
 {
-  uint64_t n = stages(r), batch = stage_batch(r, stage), share = r->samples / n;
+  uint64_t n = stages(r);
   if (stage >= n) return UINT64_MAX;
+  uint64_t batch = stage_batch(r, stage), share = r->samples / n;
   return share / batch + (share % batch != 0 || share == 0);
 }
 
