@@ -131,7 +131,7 @@ static void test_added(void)
 /* A file with the expression b\w*: the merge of a and b is not done across a cut. */
 static void check_own_split(const char *pre)
 {
-  lm_vocab *v, *again;
+  lm_vocab *v, *again = NULL;
   lm_error err = {0};
   tap_ok(load_json(&v, end_token, pre, "", as_text, "", &err) == LM_OK && lm_vocab_pattern(v) == LM_PATTERN_OTHER,
          "an expression of its own is honoured: %s", err.text);
