@@ -1,8 +1,11 @@
 /* src/command/data.c - mpilm data: what is in a token dataset, is it whole, and what does it say. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "batch/dataset.h"
+#include "batch/import.h"
+#include "batch/sampler.h"
 #include "command/command.h"
 #include "text/vocab.h"
+#include "train/run_config.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -11,20 +14,23 @@
 #include <string.h>
 
 struct data_options {
-  const char *vocab;
+  const char *vocab, *out;
   int64_t document, window, length;
-  int pattern;
+  int pattern, format;
   bool json;
 };
 
 #define AT(field) offsetof(struct data_options, field)
 static const lm_option options[] = {
-    {"vocab", LM_OPT_STRING, AT(vocab), "", NULL, NULL, "cat: the vocabulary that the dataset was made with"},
+    {"vocab", LM_OPT_STRING, AT(vocab), "", NULL, NULL, "cat, import: the vocabulary that the dataset was made with"},
     {"pattern", LM_OPT_CHOICE, AT(pattern), "auto", LM_PATTERN_WORDS_OR_AUTO, NULL,
      "cat: split pattern of vocabulary files that do not name theirs"},
     {"document", LM_OPT_INT, AT(document), "-1", "[-1, inf)", NULL, "cat: print this document, from 0; -1: all"},
     {"window", LM_OPT_INT, AT(window), "-1", "[-1, inf)", NULL, "cat: print this window of --length tokens, from 0"},
     {"length", LM_OPT_INT, AT(length), "1024", "[1, 2147483647]", "tokens", "cat: of a window"},
+    {"out", LM_OPT_STRING, AT(out), "", NULL, NULL, "import: the token dataset to write"},
+    {"format", LM_OPT_CHOICE, AT(format), "auto", LM_FOREIGN_WORDS, NULL,
+     "import: auto knows llm.c's .bin and Megatron's .bin with .idx; raw ids have no header (nanoGPT: raw16)"},
     {"json", LM_OPT_BOOL, AT(json), "false", NULL, NULL, "info: print one JSON object"},
 };
 
@@ -159,7 +165,101 @@ static lm_status data_cat(const lm_dataset *d, const struct data_options *o, lm_
   return s;
 }
 
-/* ---- which ---- */
+/* ---- import ---- */
+
+static lm_status import(const lm_comm *self, const char *from, const lm_vocab *v, const struct data_options *o,
+                        lm_error *err)
+{
+  uint64_t added;
+  lm_token_info info = {.vocab_size = lm_vocab_size(v),
+                        .end_of_text = lm_vocab_end_of_text(v),
+                        .vocab_fingerprint = lm_vocab_fingerprint(v)};
+  if (lm_vocab_end_of_text(v) == LM_NO_ID)
+    return lm_fail(err, LM_EINVAL, "%s: has no end of text, which closes every document", o->vocab);
+  LM_TRY(lm_import(self, from, (lm_foreign)o->format, o->out, &info, &added, err));
+  printf("%s: %" PRIu64 " documents, %" PRIu64 " tokens of %d bits; %" PRIu64 " ends of text added\n", o->out,
+         info.documents, info.tokens, 8 * info.width, added);
+  return LM_OK;
+}
+
+static lm_status data_import(const char *from, const struct data_options *o, lm_error *err)
+{
+  lm_vocab *v;
+  lm_comm self;
+  if (o->out[0] == '\0') return lm_fail(err, LM_EINVAL, "data import needs --out: the dataset to write");
+  if (o->vocab[0] == '\0')
+    return lm_fail(err, LM_EINVAL, "data import needs --vocab: the vocabulary that the ids are of");
+  LM_TRY(lm_vocab_load(&v, o->vocab, (lm_pattern)o->pattern, err));
+  lm_comm_self(&self);
+  lm_status s = import(&self, from, v, o, err);
+  lm_comm_end(&self);
+  lm_vocab_free(v);
+  return s;
+}
+
+/* ---- which: the documents that a step of a run trains on ---- */
+
+struct which_options {
+  int64_t step;
+};
+
+static const lm_option which_options[] = {
+    {"step", LM_OPT_INT, offsetof(struct which_options, step), "1", "[1, inf)", NULL,
+     "which: of this step, as metrics.jsonl counts them"},
+};
+
+/* The document that token `at` is in: the first whose end lies behind it. */
+static lm_status find_document(const lm_dataset *d, uint64_t at, uint64_t *document, lm_error *err)
+{
+  uint64_t low = 0, high = lm_dataset_info(d)->documents;
+  while (low < high) {
+    uint64_t middle = low + (high - low) / 2, end;
+    LM_TRY(lm_dataset_document_ends(d, middle, 1, &end, err));
+    if (end > at)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  *document = low;
+  return LM_OK;
+}
+
+static lm_status print_samples(const lm_dataset *d, const lm_config *cfg, uint64_t step, lm_error *err)
+{
+  lm_ramp ramp = lm_config_ramp(cfg);
+  uint64_t T = (uint64_t)cfg->model.shape.n_ctx, windows = lm_dataset_windows(d, (int)T), first, last;
+  if (windows == 0)
+    return lm_fail(err, LM_EINVAL, "%s: has no window of %" PRIu64 " tokens and their targets", cfg->data.train, T);
+  uint64_t begin = lm_ramp_position(&ramp, step - 1), end = lm_ramp_position(&ramp, step);
+  printf("sample window first_document last_document\n");
+  for (uint64_t p = begin; p < end; p++) {
+    uint64_t w = lm_sample_window((uint64_t)cfg->run.seed, windows, p);
+    LM_TRY(find_document(d, w * T, &first, err));
+    LM_TRY(find_document(d, (w + 1) * T - 1, &last, err));
+    printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", p, w, first, last);
+  }
+  return LM_OK;
+}
+
+static lm_status data_which(int argc, char **argv, lm_error *err)
+{
+  struct which_options o;
+  lm_options *own, *config = NULL;
+  lm_config cfg;
+  lm_dataset *d = NULL;
+  LM_TRY(lm_options_new(&own, which_options, sizeof which_options / sizeof which_options[0], &o, err));
+  lm_status s = lm_options_take(own, &argc, argv, err);
+  if (s == LM_OK) s = lm_config_load(&cfg, &config, argc, argv, err);
+  if (s == LM_OK && *cfg.data.train == '\0') s = lm_fail(err, LM_EINVAL, "data.train names no dataset");
+  if (s == LM_OK) s = lm_dataset_open(&d, cfg.data.train, err);
+  if (s == LM_OK) s = print_samples(d, &cfg, (uint64_t)o.step, err);
+  lm_dataset_close(d);
+  lm_options_free(config);
+  lm_options_free(own);
+  return s;
+}
+
+/* ---- the subcommand ---- */
 
 static const struct verb {
   const char *name;
@@ -174,19 +274,27 @@ static const struct verb *find_verb(const char *name)
   return NULL;
 }
 
+static lm_status run_verb(const lm_list *words, const struct data_options *o, lm_error *err)
+{
+  const struct verb *verb = find_verb(words->items[0]);
+  lm_dataset *d;
+  if (strcmp(words->items[0], "import") == 0) return data_import(words->items[1], o, err);
+  if (verb == NULL)
+    return lm_fail(err, LM_EINVAL, "data: '%s' is not info, verify, cat, which or import", words->items[0]);
+  LM_TRY(lm_dataset_open(&d, words->items[1], err));
+  lm_status s = verb->run(d, o, err);
+  lm_dataset_close(d);
+  return s;
+}
+
 static lm_status run(const lm_comm *comm, int argc, char **argv, lm_error *err)
 {
   (void)comm;
   struct data_options o;
   lm_options *parsed;
-  lm_dataset *d = NULL;
+  if (argc > 0 && strcmp(argv[0], "which") == 0) return data_which(argc - 1, argv + 1, err);
   LM_TRY(lm_command_options(&parsed, &lm_command_data, &o, argc, argv, 2, 2, err));
-  const lm_list *words = lm_options_words(parsed);
-  const struct verb *verb = find_verb(words->items[0]);
-  lm_status s = verb != NULL ? lm_dataset_open(&d, words->items[1], err)
-                             : lm_fail(err, LM_EINVAL, "data: '%s' is not info, verify or cat", words->items[0]);
-  if (s == LM_OK) s = verb->run(d, &o, err);
-  lm_dataset_close(d);
+  lm_status s = run_verb(lm_options_words(parsed), &o, err);
   lm_options_free(parsed);
   return s;
 }
@@ -194,8 +302,9 @@ static lm_status run(const lm_comm *comm, int argc, char **argv, lm_error *err)
 const lm_command lm_command_data = {
     .name = "data",
     .usage =
-        "data info D.h5 [--json]\ndata verify D.h5\ndata cat D.h5 --vocab V [--document N | --window N --length T]",
-    .summary = "what is in a token dataset; is it whole; print it as text",
+        "data info D.h5 [--json]\ndata verify D.h5\ndata cat D.h5 --vocab V [--document N | --window N --length T]\n"
+        "data which CONFIG --step N [--section.key=value]\ndata import FILE --vocab V --out D.h5 [--format F]",
+    .summary = "what is in a token dataset; is it whole; print it as text; which of it a step trains on; convert one",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .run = run,
