@@ -116,20 +116,34 @@ static lm_status make_buckets(lm_gradsync *s, lm_error *err)
   return LM_OK;
 }
 
-/* Squares are added up in runs that no cut parts: of one parameter, between multiples of the unit in its group. */
+static double squares_of(const float *x, size_t n)
+{
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+  return sum;
+}
+
+/* Squares are added up in runs that no cut parts: of one parameter, between multiples of the unit in its group. Those
+ * that another rank owns are 0. @param out  NULL: only count @return how many */
+static size_t runs_of(const lm_gradsync *s, const lm_param *p, double *out)
+{
+  size_t unit = lm_param_unit(s->table), at = p->offset - s->table->groups[p->group].begin, end = at + p->count;
+  size_t own = at + p->own_begin, own_end = own + p->own_count, first = at / unit, n = (end - 1) / unit - first + 1;
+  const float *g = lm_gradsync_sums(s) + p->gradient_at;
+#pragma omp parallel for schedule(static) if (out != NULL && p->count > 1 << 15)
+  for (size_t i = 0; i < (out == NULL ? 0 : n); i++) {
+    size_t from = (first + i) * unit, to = from + unit < end ? from + unit : end;
+    if (from < at) from = at;
+    out[i] = from >= own && from < own_end ? squares_of(g + (from - own), to - from) : 0;
+  }
+  return n;
+}
+
 static size_t for_runs(const lm_gradsync *s, double *out)
 {
-  size_t n = 0, unit = lm_param_unit(s->table);
-  for (size_t i = 0; i < s->table->n; i++) {
-    const lm_param *p = &s->table->params[i];
-    size_t at = p->offset - s->table->groups[p->group].begin, end = at + p->count, own = at + p->own_begin;
-    for (size_t next; at < end; at = next, n++) {
-      next = (at / unit + 1) * unit < end ? (at / unit + 1) * unit : end;
-      bool mine = at >= own && at < own + p->own_count;
-      if (out != NULL)
-        out[n] = mine ? s->k->sum_squares(lm_gradsync_sums(s) + p->gradient_at + (at - own), next - at) : 0;
-    }
-  }
+  size_t n = 0;
+  for (size_t i = 0; i < s->table->n; i++) n += runs_of(s, &s->table->params[i], out == NULL ? NULL : out + n);
   return n;
 }
 
