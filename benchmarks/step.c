@@ -1,68 +1,133 @@
 /* benchmarks/step.c - tokens/s, model FLOP/s and share of the product rate of a training step, on one rank. */
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/clock.h"
 #include "base/log.h"
+#include "benchmarks/timed.h"
 #include "optim/optimizer.h"
 #include "train/run_config.h"
 
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* usage: step [--model.preset=gpt2-124m --model.n_ctx=64 --batch.micro=4 --precision=f32 ...]; run.steps timed steps */
+/* usage: step [--json] [--model.preset=gpt2-124m --model.n_ctx=64 --batch.micro=4 --precision=f32 ...]; run.steps timed
+ * steps. On one thread times are the processor's. Every row is the best of its steps. */
 
-static double now_best(double best, double begin)
+typedef struct measured {
+  const char *isa;
+  lm_dtype t;
+  int B, T;
+  double step;           /* seconds */
+  double causal, full;   /* FLOPs a step: 6N + 6LCT, 6N + 12LCT */
+  double products, copy; /* what the machine does: FLOP/s, bytes/s */
+  lm_timed rows[LM_TIMED_MOST];
+  int n;
+} measured;
+
+/* Each operation's best step, and the best step. */
+static void keep_best(measured *r, double seconds)
 {
-  double seconds = lm_clock() - begin;
-  return best == 0 || seconds < best ? seconds : best;
+  lm_timed now[LM_TIMED_MOST];
+  int n = lm_timed_read(now);
+  for (int i = 0; i < n; i++) {
+    int j = 0;
+    while (j < r->n && strcmp(r->rows[j].name, now[i].name) != 0) j++;
+    if (j == r->n)
+      r->rows[r->n++] = now[i];
+    else if (now[i].seconds < r->rows[j].seconds)
+      r->rows[j] = now[i];
+  }
+  if (r->step == 0 || seconds < r->step) r->step = seconds;
 }
 
-static lm_status bench(const lm_config *cfg, lm_error *err)
+static void one_step(const lm_kernels *k, lm_model *m, lm_optimizer *opt, const int32_t *tokens, measured *r,
+                     int64_t step)
+{
+  size_t n = lm_model_params(m)->elements;
+  lm_timed_reset();
+  double began = lm_timed_clock();
+  k->zero(lm_model_gradients(m), n * sizeof(float));
+  lm_loss loss = lm_model_train(m, tokens, tokens + 1, r->B, r->T, NULL);
+  double squares = k->sum_squares(lm_model_gradients(m), n);
+  lm_optimizer_step(opt, lm_model_gradients(m), 1e-4f, (float)(1 / (double)loss.count), step);
+  if (step > 1) keep_best(r, lm_timed_clock() - began); /* the first one makes products and touches memory */
+  if (step == 1) fprintf(stderr, "loss %.6f, squares of the gradient %.6g\n", loss.sum / (double)loss.count, squares);
+}
+
+/* The rates of products and of memory, between the steps: what disturbs the one disturbs the other. */
+static void measure_machine(measured *r)
+{
+  double products = lm_cpu_product_rate(r->t), copy = lm_cpu_copy_rate();
+  if (products > r->products) r->products = products;
+  if (copy > r->copy) r->copy = copy;
+}
+
+static lm_status bench(const lm_config *cfg, measured *r, lm_error *err)
 {
   const lm_kernels *k;
   lm_model *m;
   lm_optimizer *opt;
-  int B = (int)cfg->batch.micro, T = (int)cfg->model.shape.n_ctx;
   lm_model_config shape = cfg->model.shape;
   if (shape.vocab_size == 0) shape.vocab_size = 8192;
   lm_optimizer_config optimizer = lm_config_optimizer(cfg);
   LM_TRY(lm_kernels_select(&k, (lm_backend)cfg->backend, err));
-  lm_dtype t = lm_config_compute(cfg, k);
-  LM_TRY(lm_model_new(&m, &shape, k, t, B, true, err));
-  LM_TRY(lm_optimizer_new(&opt, lm_model_params(m), lm_model_weights(m), t, k, &optimizer, err));
+  r->t = lm_config_compute(cfg, k);
+  k = lm_timed_table(k);
+  r->isa = k->isa;
+  r->B = (int)cfg->batch.micro;
+  r->T = (int)shape.n_ctx;
+  r->causal = lm_model_flops_per_token(&shape, r->T) * r->B * r->T;
+  r->full = r->causal + 6.0 * (double)(shape.n_layer * shape.n_embd) * r->T * r->B * r->T;
+  LM_TRY(lm_model_new(&m, &shape, k, r->t, r->B, true, err));
+  LM_TRY(lm_optimizer_new(&opt, lm_model_params(m), lm_model_weights(m), r->t, k, &optimizer, err));
   const lm_param_table *table = lm_model_params(m);
   lm_param_init(table, &shape, 1, 0, table->elements, lm_optimizer_master(opt));
   lm_optimizer_publish(opt);
-
-  int32_t *tokens = malloc((size_t)(B * T + 1) * sizeof *tokens);
-  for (int i = 0; i <= B * T; i++) tokens[i] = (int32_t)((unsigned)i * 2654435761u % (unsigned)shape.vocab_size);
-  double pass = 0, norm = 0, update = 0, zero = 0;
+  size_t n = (size_t)r->B * (size_t)r->T + 1;
+  int32_t *tokens;
+  LM_TRY(lm_alloc(&tokens, n, sizeof *tokens, "tokens", err));
+  for (size_t i = 0; i < n; i++) tokens[i] = (int32_t)((unsigned)i * 2654435761u % (unsigned)shape.vocab_size);
   for (int64_t step = 1; step <= cfg->run.steps + 1; step++) {
-    double begin = lm_clock();
-    k->zero(lm_model_gradients(m), table->elements * sizeof(float));
-    zero = now_best(zero, begin);
-    begin = lm_clock();
-    lm_loss loss = lm_model_train(m, tokens, tokens + 1, B, T, NULL);
-    if (step > 1) pass = now_best(pass, begin);
-    begin = lm_clock();
-    double squares = k->sum_squares(lm_model_gradients(m), table->elements);
-    norm = now_best(norm, begin);
-    begin = lm_clock();
-    lm_optimizer_step(opt, lm_model_gradients(m), 1e-4f, (float)(1 / (double)loss.count), step);
-    update = now_best(update, begin);
-    if (step == 1) printf("loss %.6f, gradient norm %.6f\n", loss.sum / (double)loss.count, squares);
+    one_step(k, m, opt, tokens, r, step);
+    measure_machine(r);
   }
-  double total = pass + norm + update + zero, peak = lm_cpu_product_rate(t);
-  double flops = lm_model_flops_per_token(&shape, T) * B * T;
-  printf("%s %s, %d threads, B=%d T=%d: %.1f ms a step (forward+backward %.1f, norm %.1f, AdamW %.1f, zero %.1f)\n",
-         k->isa, lm_dtype_name(t), omp_get_max_threads(), B, T, 1e3 * total, 1e3 * pass, 1e3 * norm, 1e3 * update,
-         1e3 * zero);
-  printf("%.0f tokens/s; %.1f GFLOP/s by 6N + 6LCT; product rate %.1f GFLOP/s; share %.1f %%\n", B * T / total,
-         flops / total * 1e-9, peak * 1e-9, 100 * flops / total / peak);
   free(tokens);
   lm_optimizer_free(opt);
   lm_model_free(m);
   return LM_OK;
+}
+
+static void print_table(const measured *r)
+{
+  double rest = r->step;
+  printf("%s %s, %d threads, B=%d T=%d: %.1f ms a step, %.0f tokens/s\n", r->isa, lm_dtype_name(r->t),
+         omp_get_max_threads(), r->B, r->T, 1e3 * r->step, r->B * r->T / r->step);
+  printf("products %.1f GFLOP/s, copy %.1f GB/s, in this run\n", 1e-9 * r->products, 1e-9 * r->copy);
+  printf("6N + 6LCT %.1f GFLOP/s, %.1f %% of products; 6N + 12LCT %.1f, %.1f %%\n", 1e-9 * r->causal / r->step,
+         100 * r->causal / r->step / r->products, 1e-9 * r->full / r->step, 100 * r->full / r->step / r->products);
+  printf("%-18s %6s %9s %6s %9s %9s %12s\n", "operation", "calls", "ms", "%", "GFLOP/s", "GB/s", "of the limit");
+  for (int i = 0; i < r->n; i++) {
+    const lm_timed *o = &r->rows[i];
+    rest -= o->seconds;
+    double share = o->flops > 0 ? o->flops / o->seconds / r->products : o->bytes / o->seconds / r->copy;
+    printf("%-18s %6ld %9.2f %6.1f %9.1f %9.1f %10.0f %%\n", o->name, o->calls, 1e3 * o->seconds,
+           100 * o->seconds / r->step, 1e-9 * o->flops / o->seconds, 1e-9 * o->bytes / o->seconds, 100 * share);
+  }
+  printf("%-18s %6s %9.2f %6.1f\n", "(rest)", "", 1e3 * rest, 100 * rest / r->step);
+}
+
+static void print_json(const measured *r)
+{
+  printf("{\"isa\": \"%s\", \"precision\": \"%s\", \"threads\": %d, \"B\": %d, \"T\": %d, \"step_s\": %.6g,", r->isa,
+         lm_dtype_name(r->t), omp_get_max_threads(), r->B, r->T, r->step);
+  printf(" \"tokens_per_s\": %.6g, \"flops_causal\": %.6g, \"flops_full\": %.6g,", r->B * r->T / r->step, r->causal,
+         r->full);
+  printf(" \"product_flops_per_s\": %.6g, \"copy_bytes_per_s\": %.6g, \"share_causal\": %.4g, \"operations\": [",
+         r->products, r->copy, r->causal / r->step / r->products);
+  for (int i = 0; i < r->n; i++)
+    printf("%s{\"name\": \"%s\", \"calls\": %ld, \"s\": %.6g, \"flops\": %.6g, \"bytes\": %.6g}", i ? ", " : "",
+           r->rows[i].name, r->rows[i].calls, r->rows[i].seconds, r->rows[i].flops, r->rows[i].bytes);
+  printf("]}\n");
 }
 
 int main(int argc, char **argv)
@@ -70,10 +135,15 @@ int main(int argc, char **argv)
   lm_config cfg;
   lm_options *o;
   lm_error err;
+  bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
+  measured result = {0};
+  argc -= json;
+  argv += json;
   lm_status s = lm_options_new(&o, lm_config_options, lm_options_count(lm_config_options), &cfg, &err);
   if (s == LM_OK) s = lm_options_parse(o, argc - 1, argv + 1, &err);
   if (s == LM_OK) s = lm_config_apply_preset(&cfg, o, &err);
-  if (s == LM_OK) s = bench(&cfg, &err);
+  if (s == LM_OK) s = bench(&cfg, &result, &err);
+  if (s == LM_OK) (json ? print_json : print_table)(&result);
   if (s != LM_OK) lm_log_error(&err);
   lm_options_free(o);
   return lm_exit_code(s);
