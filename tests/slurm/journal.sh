@@ -15,7 +15,7 @@ field() { # KEY FOLDER: one value a start
 
 export SLURM_JOB_ID=41
 for count in 0 1 2; do
-  SLURM_RESTART_COUNT=$count MPILM_FAULT=die@step8:rank1 train 2 stuck >log 2>&1
+  SLURM_RESTART_COUNT=$count MPILM_FAULT=die@step8:rank1 train 2 stuck --checkpoint.async=false >log 2>&1
   tap_ok $(($? == 0)) "start $count dies in step 8"
 done
 tap_is "$(field restart stuck)" "0 1 2 " "the journal has three starts"
@@ -24,7 +24,7 @@ tap_is "$(field resumed_step stuck)|$(field saved_step stuck)|$(field last_step 
   "0 5 5 |5 5 5 |7 7 7 |null null null " "what each resumed from, saved, reached; a killed one cannot tell how it ended"
 tap_like "$(cat log)" "start 3 of this run, job 41, restart 2; the one before .* resumed from step 5, reached step 7, \
 saved step 5, and was killed" "a start tells how the one before ended"
-SLURM_RESTART_COUNT=3 MPILM_FAULT=die@step8:rank1 train 2 stuck >log 2>&1
+SLURM_RESTART_COUNT=3 MPILM_FAULT=die@step8:rank1 train 2 stuck --checkpoint.async=false >log 2>&1
 tap_ok $(($? == 0)) "the first start saved a step, so two more are not three"
 SLURM_RESTART_COUNT=4 tap_exit 76 "three that saved none are" -- train 2 stuck
 tap_like "$tap_err" "stuck: the last 3 starts saved no new step: step 5 .* step 7 .* on $(hostname); .*killed" \

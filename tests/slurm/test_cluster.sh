@@ -107,7 +107,7 @@ ends_well hanging "a rank hangs"
 tap_is "$(shown Restarts)" 1 "it was started once more"
 
 # 6. A run that gets nowhere.
-MPILM_FAULT=die@step30:rank3 pretrain stuck --nodes=2-4 --
+MPILM_FAULT=die@step30:rank3 pretrain stuck --nodes=2-4 -- --checkpoint.async=false
 follow 120
 tap_is "$(shown JobState) $(shown ExitCode)" "FAILED 76:0" "a rank that always dies: exit code 76"
 tap_is "$(wc -l <stuck/journal.jsonl) $(shown Restarts)" "4 4" "after three starts that saved nothing"
