@@ -154,8 +154,7 @@ static lm_status prepare_rank0(const char *run, const char *folder, const char *
   LM_TRY(remove_leftovers(folder, err));
   int fd = open(probe, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) return lm_checkpoint_fail(err, LM_EINVAL, "make a file in the folder for checkpoints", probe);
-  lm_status s = LM_OK;
-  if (pwrite(fd, "test\n", 5, 0) != 5) s = lm_checkpoint_fail(err, LM_EINVAL, "write", probe);
+  lm_status s = lm_pwrite_all(fd, probe, "test\n", 5, 0, err);
   if (close(fd) != 0 && s == LM_OK) s = lm_checkpoint_fail(err, LM_EINVAL, "close", probe);
   return s;
 }

@@ -1,0 +1,106 @@
+/* tests/checkpoint/fault_shim.c - preloaded: the Nth call that touches a checkpoint file fails. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* FAULT_CALL names write, fsync, rename, unlink, close, link or fallocate; FAULT_N counts from 1; FAULT_ERRNO is a
+ * number. FAULT_SHORT=1 lets a write do half of its bytes instead, again and again. FAULT_COUNT names a file that gets
+ * a byte for each call that was counted: so the test knows how many there are. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static long calls;
+
+/* Only what happens to files in a folder named checkpoints. */
+static bool is_ours(const char *path)
+{
+  return path != NULL && strstr(path, "checkpoints") != NULL;
+}
+
+static bool is_open_on_ours(int fd)
+{
+  char link[64], path[4096];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  ssize_t n = readlink(link, path, sizeof path - 1);
+  if (n < 0) return false;
+  path[n] = '\0';
+  return is_ours(path);
+}
+
+static void count(void)
+{
+  const char *path = getenv("FAULT_COUNT");
+  if (path == NULL) return;
+  FILE *f = fopen(path, "a");
+  if (f != NULL) fputc('x', f), fclose(f);
+}
+
+static bool fails(const char *call)
+{
+  const char *wanted = getenv("FAULT_CALL"), *n = getenv("FAULT_N"), *number = getenv("FAULT_ERRNO");
+  if (wanted == NULL || strcmp(wanted, call) != 0) return false;
+  long now = __atomic_add_fetch(&calls, 1, __ATOMIC_SEQ_CST);
+  count();
+  if (n == NULL || now != atol(n)) return false;
+  errno = number != NULL ? atoi(number) : EIO;
+  return true;
+}
+
+#define REAL(result, name, ...) ((result(*)(__VA_ARGS__))dlsym(RTLD_NEXT, name))
+
+ssize_t pwrite(int fd, const void *bytes, size_t n, off_t at)
+{
+  if (is_open_on_ours(fd) && fails("write")) return -1;
+  if (getenv("FAULT_SHORT") != NULL && n > 1 && is_open_on_ours(fd)) n /= 2;
+  return REAL(ssize_t, "pwrite", int, const void *, size_t, off_t)(fd, bytes, n, at);
+}
+
+ssize_t pwrite64(int fd, const void *bytes, size_t n, off_t at)
+{
+  return pwrite(fd, bytes, n, at);
+}
+
+int fsync(int fd)
+{
+  if (is_open_on_ours(fd) && fails("fsync")) return -1;
+  return REAL(int, "fsync", int)(fd);
+}
+
+/* What was only read loses nothing when its close fails; HDF5 1.10 crashes at exit then. */
+int close(int fd)
+{
+  bool written = (fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY,
+       failing = written && is_open_on_ours(fd) && fails("close");
+  int error = errno, done = REAL(int, "close", int)(fd); /* the descriptor is gone all the same, as on Linux */
+  if (!failing) return done;
+  errno = error;
+  return -1;
+}
+
+int fallocate(int fd, int mode, off_t at, off_t n)
+{
+  if (is_open_on_ours(fd) && fails("fallocate")) return -1;
+  return REAL(int, "fallocate", int, int, off_t, off_t)(fd, mode, at, n);
+}
+
+int rename(const char *from, const char *to)
+{
+  if (is_ours(to) && fails("rename")) return -1;
+  return REAL(int, "rename", const char *, const char *)(from, to);
+}
+
+int unlink(const char *path)
+{
+  if (is_ours(path) && fails("unlink")) return -1;
+  return REAL(int, "unlink", const char *)(path);
+}
+
+int link(const char *from, const char *to)
+{
+  if (is_ours(to) && fails("link")) return -1;
+  return REAL(int, "link", const char *, const char *)(from, to);
+}
