@@ -62,8 +62,9 @@ cluster kill node3 node4
 ends_well pair "two nodes die at once"
 cluster start node3 node4
 
-# 3. A time limit of one minute, of which the margin leaves a few seconds: several allocations, and no signal.
-pretrain limited --time=1 --signal=B:USR1@1 -- --run.deadline_margin=54
+# 3. A time limit of one minute, of which the margin leaves 10 s, and saves that take more than that together: several
+# allocations, and no signal.
+MPILM_FAULT=slow_save=1500ms pretrain limited --time=1 --signal=B:USR1@1 -- --run.deadline_margin=50 --checkpoint.async=false
 ends_well limited "the time limit"
 job_says "stopped after step [0-9]+ as the job's time is ending" "stopped in time by itself"
 tap_ok $(($(shown Restarts) < 1)) "in several allocations ($(($(shown Restarts) + 1)))"
