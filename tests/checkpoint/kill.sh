@@ -74,7 +74,7 @@ if mount -t tmpfs -o size=64k mpilm-test small 2>/dev/null; then
     dd if=/dev/zero of=small/filler bs=1K count=$kib status=none
     ranks 2 "$run_state" save small/run 0 2 >full.out 2>full.err
     if grep -q "saved 2" full.out; then rm -f small/run/checkpoints/step-00000002.h5; continue; fi
-    full small/run "$kib KiB of 64 taken" "mpilm: .*small/run/checkpoints/.step-[0-9a-z.]*part: .*No space left on device"
+    full small/run "$kib KiB of 64 taken" "mpilm: .*small/run/(.lock|checkpoints/.step-[0-9a-z.]*part): .*No space left on device"
   done
 else
   tap_skip "no right to mount" "a full disk"
