@@ -35,6 +35,7 @@ static lm_gradsync_plan plan(const lm_param_table *t, int rank, int size, const 
   lm_gradsync_plan p = {.exchanges = size > 1 || cfg->reproducible || t->sharding == LM_SHARD_GRADIENTS};
   for (int r = 0; r < size; r++)
     p.partials += cfg->reproducible ? lm_partials(cfg->first[r], cfg->first[r + 1], NULL) : 1;
+  LM_ASSERT(p.partials > 0);
   if (cfg->reproducible) p.stack = most_held(cfg->first[rank], cfg->first[rank + 1]);
   size_t part = largest_part(t, size), most = cfg->bucket_bytes / sizeof(float) / (size_t)p.partials / 64 * 64;
   p.most = most < 64 ? 64 : most < part ? most : part;

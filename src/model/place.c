@@ -84,7 +84,7 @@ static void place_input(const lm_model *m, lm_layer *l, arena *a, size_t rows)
 
 static void place_attention(const lm_model *m, lm_layer *l, arena *a, size_t rows)
 {
-  size_t size = lm_dtype_size(m->t), qkv = rows * (size_t)l->qkv.out, heads = (size_t)(m->H + m->H_kv);
+  size_t size = lm_dtype_size(m->t), qkv = rows * (size_t)l->qkv.out, heads = (size_t)m->H + (size_t)m->H_kv;
   l->qkv_out = take(a, qkv, size);
   l->heads = m->cfg.qk_norm ? take(a, qkv, size) : l->qkv_out;
   l->heads_rstd = m->cfg.qk_norm ? take(a, rows * heads, sizeof *l->heads_rstd) : NULL;
