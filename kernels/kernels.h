@@ -191,6 +191,7 @@ typedef struct lm_kernels {
 } lm_kernels;
 
 typedef enum lm_backend { LM_BACKEND_CPU, LM_BACKEND_CUDA, LM_BACKEND_AUTO, LM_BACKEND_REF } lm_backend;
+#define LM_BACKEND_WORDS "cpu|cuda|auto|ref" /* for option tables, in the order of the enum */
 
 /** Choose a backend and start it. Local.
  *  @return LM_EINVAL where it was asked for by name and this machine or this build has none; *out is NULL then */

@@ -37,8 +37,8 @@ static const lm_option options[] = {
     {"seed", LM_OPT_INT, AT(seed), "1", "[0, 9007199254740992]", NULL, "the same seed and prompt give the same text"},
     {"ignore-end", LM_OPT_BOOL, AT(ignore_end), "false", NULL, NULL, "go on after an end of text"},
     {"threads", LM_OPT_INT, AT(threads), "0", "[0, 4096]", "threads", "0 is OMP_NUM_THREADS, else all cores"},
-    {"backend", LM_OPT_CHOICE, AT(backend), "auto", "cpu|cuda|auto|ref", NULL, "what computes"},
-    {"precision", LM_OPT_CHOICE, AT(precision), "auto", "f32|bf16|auto", NULL, "type of weights and activations"},
+    {"backend", LM_OPT_CHOICE, AT(backend), "auto", LM_BACKEND_WORDS, NULL, "what computes"},
+    {"precision", LM_OPT_CHOICE, AT(precision), "auto", LM_PRECISION_WORDS, NULL, "type of weights and activations"},
 };
 
 /* A prompt and what follows it. */

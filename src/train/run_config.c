@@ -9,9 +9,9 @@
 #define AT(field) offsetof(lm_config, field)
 
 const lm_option lm_config_options[] = {
-    {"backend", LM_OPT_CHOICE, AT(backend), "auto", "cpu|cuda|auto|ref", NULL,
+    {"backend", LM_OPT_CHOICE, AT(backend), "auto", LM_BACKEND_WORDS, NULL,
      "what computes; auto is the first GPU backend that works, else the CPU; ref is slow and exact, for tests"},
-    {"precision", LM_OPT_CHOICE, AT(precision), "auto", "f32|bf16|fp16|auto", NULL,
+    {"precision", LM_OPT_CHOICE, AT(precision), "auto", LM_PRECISION_WORDS, NULL,
      "type of weights and activations; bf16 and fp16 keep f32 master weights; auto is bf16 where the hardware is fast "
      "at "
      "it"},
@@ -105,7 +105,6 @@ const lm_option lm_config_options[] = {
      "times the square of log sum exp of the logits is added to the loss of training; PaLM used 1e-4"},
     {"train.label_smoothing", LM_OPT_FLOAT, AT(train.label_smoothing), "0", "[0, 1)", NULL,
      "share of a target's probability that all tokens have in common, in training"},
-
 
     {"batch.global", LM_OPT_INT, AT(batch.global), "8", "[1, 1e9]", "sequences",
      "sequences of an update, over all ranks; any number of ranks divides them"},

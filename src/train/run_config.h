@@ -12,6 +12,7 @@
 #include "optim/schedule.h"
 
 typedef enum lm_precision { LM_PRECISION_F32, LM_PRECISION_BF16, LM_PRECISION_FP16, LM_PRECISION_AUTO } lm_precision;
+#define LM_PRECISION_WORDS "f32|bf16|fp16|auto" /* for option tables, in the order of the enum */
 
 typedef enum lm_lr_scaling { LM_LR_SCALING_NONE, LM_LR_SCALING_LINEAR, LM_LR_SCALING_SQRT } lm_lr_scaling;
 

@@ -56,7 +56,7 @@ tap_is "$(printf 'oh the hen' | "$MPILM" encode --vocab vocab.bpe | "$MPILM" dec
 printf '{"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},"model":{"vocab":{"a":0},"merges":[]}}' >endless.json
 printf 'aaa' >aaa.txt
 tap_exit 2 "documents need an end" -- "$MPILM" tokenize --vocab endless.json --out endless.h5 aaa.txt
-tap_like "$tap_err" "no special token for the end of text" "which this vocabulary lacks"
+tap_like "$tap_err" "no end-of-text token" "which this vocabulary lacks"
 tap_exit 2 "export needs a file to write" -- "$MPILM" vocab export vocab.bpe
 tap_exit 2 "an unknown action" -- "$MPILM" vocab inof bytes
 tap_like "$tap_err" "inof.*did you mean 'info'" "and the nearest one"
