@@ -92,8 +92,9 @@ static void list_names(const lm_options *o, const char *name, size_t section, ch
     size_t shown = strlen(key), skip = *name != '\0' ? section : 0;
     if (*name != '\0' && strncmp(key, name, section) != 0) continue;
     if (*name == '\0' && dot != NULL) {
-      shown = (size_t)(dot - key) + 1;
-      if (strncmp(key, last, shown) == 0) continue;
+      size_t stem = (size_t)(dot - key);
+      shown = stem + 1;
+      if (strncmp(key, last, stem) == 0 && last[stem] == '.') continue;
       last = key;
     }
     int m = snprintf(list + used, 640 - used, "%s%.*s%s", used ? ", " : "", (int)(shown - skip), key + skip,

@@ -303,6 +303,7 @@ static void compare_floats(struct pair *p, const float *a, const float *b, size_
 /* Floats are compared as f32, which every type of ours converts to without a loss. */
 static lm_status compare_pair(const char *A, const char *B, struct pair *p, lm_error *err)
 {
+  LM_ASSERT(p->b != NULL); /* who is alone has nothing to be compared with */
   size_t n = elements_of(p->a);
   lm_dtype as = is_float(p->a->dtype) ? LM_F32 : p->a->dtype;
   lm_state_slice s = {.dtype = as, .ndim = p->a->ndim, .count = n};

@@ -53,7 +53,8 @@ static lm_status write_grid(lm_buffer *out, const panel *p, lm_error *err)
     LM_TRY(write_line(out, LEFT, place_y(p, i * step), LEFT + WIDTH, place_y(p, i * step), err));
     LM_TRY(write_number(out, LEFT - 8, place_y(p, i * step) + 4, "end", i * step, err));
   }
-  for (double x = ceil(p->x_min / x_step) * x_step; x <= p->x_max; x += x_step) {
+  for (int i = (int)ceil(p->x_min / x_step); i * x_step <= p->x_max; i++) {
+    double x = i * x_step;
     LM_TRY(write_line(out, place_x(p, x), p->top, place_x(p, x), bottom, err));
     LM_TRY(write_number(out, place_x(p, x), bottom + 18, "middle", x, err));
   }
