@@ -145,6 +145,7 @@ lm_status lm_prefetch_take(lm_prefetch *p, const lm_samples *what, const int32_t
   struct slot *s = wait_oldest(p);
   while (s != NULL && !same(&s->what, what)) s = wait_oldest(p);
   if (s == NULL) { /* not asked for: read here and now, in the slot that is next */
+    LM_ASSERT(p->slot != NULL);
     s = &p->slot[p->taken % p->slots];
     LM_ASSERT(s != NULL);
     p->filled = p->asked = ++p->taken;
