@@ -45,7 +45,7 @@ class GPT2(nn.Module):
         for block in self.blocks:
             x = block(x)
         z = self.norm(x) @ self.wte.weight.T
-        return F.cross_entropy(z.float().view(-1, z.shape[-1]), targets.view(-1))
+        return F.cross_entropy(z.float().view(-1, z.shape[-1]), targets.reshape(-1))
 
 
 def make_torch_step(a):
