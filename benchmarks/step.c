@@ -22,6 +22,7 @@ typedef struct measured {
   double products, copy; /* what the machine does: FLOP/s, bytes/s */
   lm_timed rows[LM_TIMED_MOST];
   int n;
+  double *squares; /* of the gradient, in the backend's memory */
 } measured;
 
 /* Each operation's best step, and the best step. */
@@ -48,9 +49,11 @@ static void one_step(const lm_kernels *k, lm_model *m, lm_optimizer *opt, const 
   double began = lm_timed_clock();
   k->zero(lm_model_gradients(m), n * sizeof(float));
   lm_loss loss = lm_model_train(m, tokens, tokens + 1, r->B, r->T, NULL);
-  double squares = k->sum_squares(lm_model_gradients(m), n);
+  k->sum_squares(r->squares, lm_model_gradients(m), n);
   lm_optimizer_step(opt, lm_model_gradients(m), 1e-4f, (float)(1 / (double)loss.count), step);
   if (step > 1) keep_best(r, lm_timed_clock() - began); /* the first one makes products and touches memory */
+  double squares;
+  k->to_host(&squares, r->squares, sizeof squares);
   if (step == 1) fprintf(stderr, "loss %.6f, squares of the gradient %.6g\n", loss.sum / (double)loss.count, squares);
 }
 
@@ -81,6 +84,7 @@ static lm_status bench(const lm_config *cfg, measured *r, lm_error *err)
   LM_TRY(lm_model_new(&m, &shape, k, r->t, r->B, true, err));
   LM_TRY(lm_optimizer_new(&opt, lm_model_params(m), lm_model_weights(m), r->t, k, &optimizer, err));
   const lm_param_table *table = lm_model_params(m);
+  LM_TRY(k->alloc((void **)&r->squares, sizeof *r->squares, "the gradient's norm", err));
   lm_param_init(table, &shape, 1, 0, table->elements, lm_optimizer_master(opt));
   lm_optimizer_publish(opt);
   size_t n = (size_t)r->B * (size_t)r->T + 1;
@@ -92,6 +96,7 @@ static lm_status bench(const lm_config *cfg, measured *r, lm_error *err)
     measure_machine(r);
   }
   free(tokens);
+  k->release(r->squares);
   lm_optimizer_free(opt);
   lm_model_free(m);
   return LM_OK;

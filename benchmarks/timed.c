@@ -130,12 +130,8 @@ TIMED(sgd,
        float scale),
       (t, w, m, g, w16, n, cfg, lr, scale), 0, (double)n *(20 + (w16 != NULL ? 2 : 0)))
 
-static double sum_squares(const float *x, size_t n)
-{
-  double began = lm_timed_clock(), result = inner->sum_squares(x, n);
-  note("sum_squares", began, 0, 4.0 * (double)n);
-  return result;
-}
+TIMED(sum, (double *sum, const float *x, size_t n), (sum, x, n), 0, 4.0 * (double)n)
+TIMED(sum_squares, (double *sum, const float *x, size_t n), (sum, x, n), 0, 4.0 * (double)n)
 
 const lm_kernels *lm_timed_table(const lm_kernels *k)
 {
@@ -147,6 +143,6 @@ const lm_kernels *lm_timed_table(const lm_kernels *k)
   SET(rmsnorm_fwd), SET(rmsnorm_bwd), SET(qk_norm_fwd), SET(qk_norm_bwd), SET(rope);
   SET(linear_fwd), SET(linear_bwd_input), SET(linear_bwd_weight), SET(gelu_fwd), SET(gelu_bwd);
   SET(swiglu_fwd), SET(swiglu_bwd), SET(dropout), SET(attention_fwd), SET(attention_bwd), SET(cross_entropy);
-  SET(adamw), SET(sgd), SET(sum_squares);
+  SET(adamw), SET(sgd), SET(sum), SET(sum_squares);
   return &table;
 }

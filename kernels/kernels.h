@@ -173,8 +173,10 @@ typedef struct lm_kernels {
   void (*cross_entropy)(lm_dtype t, float *loss, void *z, const int32_t *target, const lm_objective *objective,
                         size_t rows, int V, int Vp, float scale);
 
-  /** sum_i x[i]^2 in double; not finite where one x[i] is not. */
-  double (*sum_squares)(const float *x, size_t n);
+  /** *sum = sum_i x[i], or sum_i x[i]^2, in double; not finite where one x[i] is not. *sum lies in the backend's
+   * memory, so that nobody waits for it before it is needed. */
+  void (*sum)(double *sum, const float *x, size_t n);
+  void (*sum_squares)(double *sum, const float *x, size_t n);
   /** x[i] *= a. */
   void (*scale)(float *x, float a, size_t n);
 

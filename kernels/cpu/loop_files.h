@@ -72,7 +72,8 @@ void LM_LEVEL(lm_cross_entropy)(lm_dtype t, float *loss, void *z, const int32_t 
                                 size_t rows, int V, int Vp, float scale);
 
 /* optimizer.c */
-double LM_LEVEL(lm_sum_squares)(const float *x, size_t n);
+void LM_LEVEL(lm_sum)(double *sum, const float *x, size_t n);
+void LM_LEVEL(lm_sum_squares)(double *sum, const float *x, size_t n);
 void LM_LEVEL(lm_scale)(float *x, float a, size_t n);
 void LM_LEVEL(lm_adamw)(lm_dtype t, float *w, float *m, float *v, const float *g, void *w16, size_t n,
                         const lm_adamw_config *cfg, float lr, float scale, int64_t step);

@@ -29,6 +29,7 @@ const lm_cpu_loops LM_LEVEL(lm_cpu_loops) = {
             .cache_store = LM_LEVEL(lm_cache_store),
             .attention_next = LM_LEVEL(lm_attention_next),
             .cross_entropy = LM_LEVEL(lm_cross_entropy),
+            .sum = LM_LEVEL(lm_sum),
             .sum_squares = LM_LEVEL(lm_sum_squares),
             .scale = LM_LEVEL(lm_scale),
             .adamw = LM_LEVEL(lm_adamw),

@@ -1,4 +1,4 @@
-/* kernels/cpu/optimizer.c - the norm of a gradient, AdamW, SGD: loops that memory limits. */
+/* kernels/cpu/optimizer.c - sums, the norm of a gradient, AdamW, SGD: loops that memory limits. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernels/cpu/loop_files.h"
 #include "kernels/cpu/vector.h"
@@ -13,18 +13,25 @@ static double block_squares(const float *x, size_t n)
   return sum;
 }
 
+/* The losses of a micro-batch: a few, in their order. */
+void LM_LEVEL(lm_sum)(double *sum, const float *x, size_t n)
+{
+  *sum = 0;
+  for (size_t i = 0; i < n; i++) *sum += (double)x[i];
+}
+
 /* The parts depend on n alone, and are added in their order. */
-double LM_LEVEL(lm_sum_squares)(const float *x, size_t n)
+void LM_LEVEL(lm_sum_squares)(double *sum, const float *x, size_t n)
 {
   enum { PARTS = 256 };
-  double part[PARTS], sum = 0;
+  double part[PARTS];
 #pragma omp parallel for schedule(static) if (n > SMALL)
   for (size_t p = 0; p < PARTS; p++) {
     size_t begin = n / PARTS * p + n % PARTS * p / PARTS, end = n / PARTS * (p + 1) + n % PARTS * (p + 1) / PARTS;
     part[p] = block_squares(x + begin, end - begin);
   }
-  for (size_t p = 0; p < PARTS; p++) sum += part[p];
-  return sum;
+  *sum = 0;
+  for (size_t p = 0; p < PARTS; p++) *sum += part[p];
 }
 
 void LM_LEVEL(lm_scale)(float *x, float a, size_t n)

@@ -1,14 +1,19 @@
-/* kernels/ref/optimizer.c - the norm of a gradient, AdamW, SGD. */
+/* kernels/ref/optimizer.c - sums, the norm of a gradient, AdamW, SGD. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernels/ref/ref.h"
 
 #include <math.h>
 
-double lm_sum_squares_ref(const float *x, size_t n)
+void lm_sum_ref(double *sum, const float *x, size_t n)
 {
-  double sum = 0;
-  for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
-  return sum;
+  *sum = 0;
+  for (size_t i = 0; i < n; i++) *sum += (double)x[i];
+}
+
+void lm_sum_squares_ref(double *sum, const float *x, size_t n)
+{
+  *sum = 0;
+  for (size_t i = 0; i < n; i++) *sum += (double)x[i] * (double)x[i];
 }
 
 void lm_scale_ref(float *x, float a, size_t n)

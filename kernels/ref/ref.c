@@ -33,6 +33,7 @@ const lm_kernels lm_kernels_ref = {
     .cache_store = lm_cache_store_ref,
     .attention_next = lm_attention_next_ref,
     .cross_entropy = lm_cross_entropy_ref,
+    .sum = lm_sum_ref,
     .sum_squares = lm_sum_squares_ref,
     .scale = lm_scale_ref,
     .adamw = lm_adamw_ref,

@@ -74,7 +74,8 @@ void lm_attention_next_ref(lm_dtype t, void *y, const void *q, const lm_cache *c
 void lm_cross_entropy_ref(lm_dtype t, float *loss, void *z, const int32_t *target, const lm_objective *objective,
                           size_t rows, int V, int Vp, float scale);
 
-double lm_sum_squares_ref(const float *x, size_t n);
+void lm_sum_ref(double *sum, const float *x, size_t n);
+void lm_sum_squares_ref(double *sum, const float *x, size_t n);
 void lm_scale_ref(float *x, float a, size_t n);
 void lm_adamw_ref(lm_dtype t, float *w, float *m, float *v, const float *g, void *w16, size_t n,
                   const lm_adamw_config *cfg, float lr, float scale, int64_t step);

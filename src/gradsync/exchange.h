@@ -53,7 +53,8 @@ struct lm_gradsync {
   size_t final, launched, done; /* buckets that may begin; that have begun; that have ended */
   uint64_t round;               /* exchanges of all buckets, so far; more than one with LM_SHARD_GRADIENTS alone */
   lm_slot slots[LM_SLOTS];      /* bucket b is in slot b % LM_SLOTS */
-  double *squares;              /* where reproducible */
+  double *of_params;            /* [n] on the device: squares of each parameter */
+  double *squares;              /* of each parameter, or of the runs that no cut parts where reproducible */
   size_t n_squares;
 };
 

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "gradsync/exchange.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +49,7 @@ size_t lm_gradsync_bytes(const lm_param_table *table, int rank, int size, const 
   size_t elements = (size_t)p.stack * table->elements;
   if (table->sharding == LM_SHARD_GRADIENTS) elements += table->own_elements;
   if (size > 1) elements += LM_SLOTS * (size_t)p.partials * p.most;
-  return elements * sizeof(float);
+  return elements * sizeof(float) + table->n * sizeof(double);
 }
 
 static lm_status check(const lm_comm *comm, const lm_param_table *table, const lm_gradsync_config *cfg, lm_error *err)
@@ -160,8 +161,8 @@ static lm_status make_local(lm_gradsync *s, lm_error *err)
   LM_TRY(make_buckets(s, err));
   if (s->table->sharding == LM_SHARD_GRADIENTS)
     LM_TRY(s->k->alloc((void **)&s->own, s->table->own_elements * sizeof(float), "this rank's gradients", err));
-  if (!s->cfg.reproducible) return LM_OK;
-  s->n_squares = for_runs(s, NULL);
+  s->n_squares = s->cfg.reproducible ? for_runs(s, NULL) : s->table->n;
+  LM_TRY(s->k->alloc((void **)&s->of_params, s->table->n * sizeof *s->of_params, "sums of squares", err));
   return lm_alloc(&s->squares, s->n_squares, sizeof *s->squares, "sums of squares", err);
 }
 
@@ -190,6 +191,7 @@ void lm_gradsync_free(lm_gradsync *s)
   }
   for (int i = 0; s->blocks != NULL && i < s->plan.stack; i++) s->k->release(s->blocks[i]);
   s->k->release(s->own);
+  s->k->release(s->of_params);
   free(s->squares);
   free(s->ends);
   free(s->buckets);
@@ -327,12 +329,18 @@ static bool anyone_brings(const lm_gradsync *s, uint64_t round)
   return false;
 }
 
-void lm_gradsync_finish(lm_gradsync *s)
+/* The squares of each parameter, as far as this rank has its sums. They are asked for as soon as the sums are there, so
+ * that a device has them when the host waits for it anyway. */
+static void ask_for_squares(lm_gradsync *s)
 {
-  if (!windowed(s)) {
-    exchange_all(s);
-    return;
+  for (size_t i = 0; i < s->table->n; i++) {
+    const lm_param *p = &s->table->params[i];
+    s->k->sum_squares(s->of_params + i, lm_gradsync_sums(s) + p->gradient_at, p->own_count);
   }
+}
+
+static void finish_windowed(lm_gradsync *s)
+{
   if (s->micros_done > 0) exchange_all(s);
   for (uint64_t round = s->micros_done; anyone_brings(s, round); round++) {
     begin_round(s, round);
@@ -340,9 +348,29 @@ void lm_gradsync_finish(lm_gradsync *s)
   }
 }
 
+void lm_gradsync_finish(lm_gradsync *s)
+{
+  if (windowed(s))
+    finish_windowed(s);
+  else
+    exchange_all(s);
+  if (!s->cfg.reproducible) ask_for_squares(s);
+}
+
 const float *lm_gradsync_sums(const lm_gradsync *s)
 {
   return s->own != NULL ? s->own : s->gradients;
+}
+
+const lm_param *lm_gradsync_not_finite(lm_gradsync *s)
+{
+  size_t i = 0;
+  ask_for_squares(s);
+  s->k->to_host(s->squares, s->of_params, s->table->n * sizeof *s->squares);
+  while (i < s->table->n && isfinite(s->squares[i])) i++;
+  double first = -(double)i;
+  lm_allreduce_max_f64(s->comm, &first, 1);
+  return -first < (double)s->table->n ? &s->table->params[(size_t)-first] : NULL;
 }
 
 double lm_gradsync_squares(lm_gradsync *s)
@@ -355,10 +383,8 @@ double lm_gradsync_squares(lm_gradsync *s)
     for (size_t i = 0; i < s->n_squares; i++) sum += s->squares[i];
     return sum;
   }
-  for (size_t i = 0; i < s->table->n; i++) {
-    const lm_param *p = &s->table->params[i];
-    if (p->own_count > 0) sum += s->k->sum_squares(lm_gradsync_sums(s) + p->gradient_at, p->own_count);
-  }
+  s->k->to_host(s->squares, s->of_params, s->table->n * sizeof *s->squares);
+  for (size_t i = 0; i < s->table->n; i++) sum += s->squares[i];
   if (shared) lm_allreduce_sum_f64(s->comm, &sum, 1);
   return sum;
 }

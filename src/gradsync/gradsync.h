@@ -60,6 +60,10 @@ const float *lm_gradsync_sums(const lm_gradsync *s);
  * Collective where parameters are sharded. Not finite where a gradient is not. */
 double lm_gradsync_squares(lm_gradsync *s);
 
+/** The first parameter, in the order of the forward pass, whose sums are not finite on any rank; NULL: all are finite.
+ * Collective. */
+const lm_param *lm_gradsync_not_finite(lm_gradsync *s);
+
 /** Each rank has updated what it owns of the weights: gather them. Collective; nothing to do where nothing is sharded.
  *  @param weights  [elements] of the flat space, of type t */
 void lm_gradsync_gather(lm_gradsync *s, void *weights, lm_dtype t);

@@ -68,7 +68,6 @@ static lm_status make(lm_model *m, lm_error *err)
   LM_TRY(alloc_block(m, &m->activations, bytes.activations, "activations", err));
   lm_model_place(m);
   size_t rows = (size_t)m->max_B * (size_t)m->cfg.n_ctx;
-  LM_TRY(lm_alloc(&m->host_loss, rows, sizeof *m->host_loss, "the losses", err));
   LM_TRY(lm_alloc(&m->host_start, rows, sizeof *m->host_start, "where documents start", err));
   return put_angles(m, err);
 }
@@ -114,7 +113,6 @@ void lm_model_free(lm_model *m)
   m->k->release(m->weights);
   m->k->release(m->gradients);
   m->k->release(m->activations);
-  free(m->host_loss);
   free(m->host_start);
   free(m->layers);
   lm_param_table_free(&m->table);
@@ -190,17 +188,17 @@ static uint64_t put_targets(lm_model *m, const int32_t *targets, size_t rows)
   return count;
 }
 
-static lm_loss run(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T, float scale)
+/* @param sum  on the device: where the sum of the losses goes @return how many targets count */
+static uint64_t run(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T, float scale, double *sum)
 {
   size_t rows = (size_t)B * (size_t)T;
   put_tokens(m, tokens, B, T);
-  lm_loss loss = {.count = put_targets(m, targets, rows)};
+  uint64_t count = put_targets(m, targets, rows);
   lm_model_forward(m, B, T);
   lm_model_head(m, rows, scale);
+  m->k->sum(sum, m->work.loss, rows);
   if (scale != 0) lm_model_backward(m, B, T);
-  m->k->to_host(m->host_loss, m->work.loss, rows * sizeof *m->host_loss);
-  for (size_t i = 0; i < rows; i++) loss.sum += m->host_loss[i];
-  return loss;
+  return count;
 }
 
 void lm_model_mask_documents(lm_model *m, int32_t end_of_text)
@@ -209,25 +207,47 @@ void lm_model_mask_documents(lm_model *m, int32_t end_of_text)
   m->end_of_text = end_of_text;
 }
 
-lm_loss lm_model_train(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T,
-                       const lm_train_args *args)
+uint64_t lm_model_train_begin(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T,
+                              const lm_train_args *args)
 {
   static const lm_train_args plain = {.loss_scale = 1};
   if (args == NULL) args = &plain;
-  LM_ASSERT(m->training && args->loss_scale > 0);
+  LM_ASSERT(m->training && args->loss_scale > 0 && m->begun < LM_MODEL_BEGUN);
   m->dropout = (lm_dropout){.rate = (float)m->cfg.dropout, .seed = args->seed, .sample = args->sample};
   m->objective = args->objective;
   m->args = args;
-  lm_loss loss = run(m, tokens, targets, B, T, args->loss_scale);
+  uint64_t count = run(m, tokens, targets, B, T, args->loss_scale, m->work.sums + m->begun++);
   m->dropout = (lm_dropout){0}; /* evaluation and generation use all of the model */
   m->objective = (lm_objective){0};
   m->args = NULL;
+  return count;
+}
+
+int lm_model_train_end(lm_model *m, double *sums)
+{
+  int n = m->begun;
+  m->k->to_host(sums, m->work.sums, (size_t)n * sizeof *sums);
+  m->begun = 0;
+  return n;
+}
+
+lm_loss lm_model_train(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T,
+                       const lm_train_args *args)
+{
+  lm_loss loss;
+  LM_ASSERT(m->begun == 0);
+  loss.count = lm_model_train_begin(m, tokens, targets, B, T, args);
+  lm_model_train_end(m, &loss.sum);
   return loss;
 }
 
 lm_loss lm_model_eval(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T)
 {
-  return run(m, tokens, targets, B, T, 0);
+  lm_loss loss;
+  double *sum = m->work.sums + LM_MODEL_BEGUN;
+  loss.count = run(m, tokens, targets, B, T, 0, sum);
+  m->k->to_host(&loss.sum, sum, sizeof loss.sum);
+  return loss;
 }
 
 void lm_model_next(lm_model *m, const int32_t *tokens, int T, float *logits)

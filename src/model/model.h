@@ -135,9 +135,17 @@ typedef struct lm_train_args {
 } lm_train_args;
 
 /** Forward and backward of one micro-batch; gradients of the *sum* of the losses are added to the gradients. Local.
+ *  On a device the work is under way when _begin returns, and _end waits for it.
  *  @param tokens, targets  [B,T] on the host; a target of -1 is ignored; 1 <= B <= max_B, 1 <= T <= n_ctx
- *  @param args  NULL: a loss scale of 1, seed and sample 0, no further terms
- *  @return the losses with the objective's terms, not scaled */
+ *  @param args  borrowed; NULL: a loss scale of 1, seed and sample 0, no further terms
+ *  @return how many targets are not ignored */
+uint64_t lm_model_train_begin(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T,
+                              const lm_train_args *args);
+enum { LM_MODEL_BEGUN = 64 /* micro-batches at most, from one _end to the next */ };
+/** What the micro-batches begun since the last call gave: the sums of their losses, with the objective's terms, not
+ *  scaled. Local. @param[out] sums  [LM_MODEL_BEGUN] in the order in which they were begun @return how many */
+int lm_model_train_end(lm_model *m, double *sums);
+/** Both, for one micro-batch. Local. */
 lm_loss lm_model_train(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T,
                        const lm_train_args *args);
 

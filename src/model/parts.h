@@ -45,6 +45,7 @@ typedef struct lm_workspace {
   int32_t *start;            /* [B,T]: the first token that each one sees */
   float *angles;             /* [n_ctx,D]: cosines and sines of the rotary positions; NULL without */
   float *loss;               /* [B,T] */
+  double *sums;              /* [LM_MODEL_BEGUN]: of the losses of micro-batches; one more for an evaluation's */
   void *narrow;              /* [B,T,C] t: a branch on the way to the residual stream; a gradient on the way back */
   void *logits;              /* [head_rows,Vp] t, and their gradient */
   float *next;               /* [Vp]: the logits that lm_model_next() gives */
@@ -81,11 +82,11 @@ struct lm_model {
   lm_workspace work;
 
   const lm_train_args *args; /* of the micro-batch under way; NULL: none */
+  int begun;                 /* micro-batches whose losses have not been asked for */
 
   char *weights;       /* the three blocks, on the device */
   float *gradients;    /* NULL without training */
   char *activations;   /* what layers, final_norm and work point into */
-  float *host_loss;    /* [B,T] */
   int32_t *host_start; /* [B,T] */
 };
 

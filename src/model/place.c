@@ -123,6 +123,7 @@ static void place_workspace(lm_model *m, arena *a, size_t rows)
   w->angles =
       m->cfg.position == LM_POSITION_ROPE ? take(a, (size_t)m->cfg.n_ctx * (size_t)m->D, sizeof *w->angles) : NULL;
   w->loss = take(a, rows, sizeof *w->loss);
+  w->sums = take(a, LM_MODEL_BEGUN + 1, sizeof *w->sums);
   w->narrow = take(a, rows * C, size);
   w->logits = take(a, m->head_rows * Vp, size);
   w->next = take(a, Vp, sizeof *w->next);

@@ -15,6 +15,7 @@
 struct shares {
   double loss, targets, failed, stop, saved; /* summed */
   double data, compute, reduce;              /* seconds of the slowest */
+  uint64_t sequence;                         /* not reduced: of the next loss, in the global batch */
 };
 
 /* Samples of the step that comes next. */
@@ -87,6 +88,18 @@ static void ask_ahead(lm_trainer *t, uint64_t done)
   }
 }
 
+/* The losses of the micro-batches begun until now. Waits for the device. */
+static void take_losses(lm_trainer *t, struct shares *mine)
+{
+  double sums[LM_MODEL_BEGUN], begin = lm_clock();
+  int n = lm_model_train_end(t->model, sums);
+  for (int i = 0; i < n; i++) {
+    mine->loss += sums[i];
+    if (t->losses != NULL) t->losses[mine->sequence++] = sums[i];
+  }
+  mine->compute += lm_clock() - begin;
+}
+
 /* The rank's slice of the global batch, a micro-batch at a time; gradients of the sum of losses pile up. */
 static lm_status accumulate(lm_trainer *t, struct shares *mine, lm_error *err)
 {
@@ -97,6 +110,8 @@ static lm_status accumulate(lm_trainer *t, struct shares *mine, lm_error *err)
     lm_gradsync_set_batch(t->sync, t->first);
   }
   lm_gradsync_begin(t->sync);
+  mine->sequence = first;
+  int begun = 0;
   for (uint64_t done = 0; done < count;) {
     int B = count - done < (uint64_t)t->micro ? (int)(count - done) : t->micro;
     double begin = lm_clock();
@@ -109,14 +124,12 @@ static lm_status accumulate(lm_trainer *t, struct shares *mine, lm_error *err)
     lm_watchdog_phase(t->watchdog, t->at.step + 1, "compute");
     const lm_train_args args = train_args(t, t->at.position + first + done);
     lm_gradsync_begin_micro(t->sync);
-    lm_loss loss = lm_model_train(t->model, tokens, targets, B, t->T, &args);
+    mine->targets += (double)lm_model_train_begin(t->model, tokens, targets, B, t->T, &args);
     lm_gradsync_end_micro(t->sync);
     mine->data += fetched - begin;
     mine->compute += lm_clock() - fetched;
-    mine->loss += loss.sum;
-    if (t->losses != NULL) t->losses[first + done] = loss.sum;
-    mine->targets += (double)loss.count;
     done += (uint64_t)B;
+    if (++begun % LM_MODEL_BEGUN == 0) take_losses(t, mine);
   }
   return LM_OK;
 }
@@ -159,16 +172,8 @@ static bool update(lm_trainer *t, const struct shares *all, lm_metrics_row *row)
 /* Which tensor was the first to go wrong, on any rank? Its name, or that the loss itself did. Collective. */
 static const char *first_not_finite(const lm_trainer *t)
 {
-  const lm_param_table *table = lm_model_params(t->model);
-  const float *g = lm_gradsync_sums(t->sync);
-  size_t i = 0;
-  for (; i < table->n; i++) {
-    const lm_param *p = &table->params[i];
-    if (!isfinite(t->k->sum_squares(g + p->gradient_at, p->own_count))) break;
-  }
-  double first = -(double)i;
-  lm_allreduce_max_f64(t->comm, &first, 1);
-  return -first < (double)table->n ? table->params[(size_t)-first].name : "no tensor, but the loss";
+  const lm_param *first = lm_gradsync_not_finite(t->sync);
+  return first != NULL ? first->name : "no tensor, but the loss";
 }
 
 /* Afterwards: the next step's scale, and words on a step that was left out. */
@@ -238,6 +243,7 @@ lm_status lm_trainer_step(lm_trainer *t, lm_step_result *out, lm_error *err)
   lm_watchdog_phase(t->watchdog, t->at.step + 1, "gradients");
   lm_gradsync_finish(t->sync);
   s.reduce = lm_clock() - accumulated;
+  take_losses(t, &s); /* the one wait of a step for a device */
   s.failed = mine != LM_OK;
   s.stop = lm_stop_requested();
   lm_watchdog_phase(t->watchdog, t->at.step + 1, "agreement");

@@ -18,4 +18,17 @@ static inline const lm_kernels *backend_at(int i, bool *done)
   return lm_kernels_select(&k, LM_BACKEND_CPU, &err) == LM_OK ? k : NULL;
 }
 
+/* What an operation puts into a double of the backend's memory. */
+static inline double backend_sum(const lm_kernels *k, void (*op)(double *sum, const float *x, size_t n), const float *x,
+                                 size_t n)
+{
+  double *sum, result;
+  lm_error err;
+  LM_ASSERT(k->alloc((void **)&sum, sizeof *sum, "a sum", &err) == LM_OK);
+  op(sum, x, n);
+  k->to_host(&result, sum, sizeof result);
+  k->release(sum);
+  return result;
+}
+
 #endif

@@ -222,15 +222,24 @@ static void run_scale(const lm_kernels *k, const call *c, void *const *p)
 }
 static void run_sum_squares(const lm_kernels *k, const call *c, void *const *p)
 {
-  float result = (float)k->sum_squares(p[1], c->s.n);
+  float result = (float)backend_sum(k, k->sum_squares, p[1], c->s.n);
+  k->to_device(p[0], &result, sizeof result);
+}
+
+static void run_sum(const lm_kernels *k, const call *c, void *const *p)
+{
+  float result = (float)backend_sum(k, k->sum, p[1], c->s.n);
   k->to_device(p[0], &result, sizeof result);
 }
 
 static void pointwise(size_t n)
 {
-  call c = new_call("sum_squares", LM_F32, run_sum_squares, 1e-7);
+  call c = new_call("sum", LM_F32, run_sum, 1e-7);
   c.s.n = n;
   snprintf(c.shape, sizeof c.shape, "n=%zu", n);
+  add(&c, "y", OUT, LM_F32, 1, 0, 0), add(&c, "x", IN, LM_F32, n, 1, 3);
+  compare(backend, &c);
+  c.count = 0, c.name = "sum_squares", c.run = run_sum_squares;
   add(&c, "y", OUT, LM_F32, 1, 0, 0), add(&c, "x", IN, LM_F32, n, -3, 3);
   compare(backend, &c);
   for (int i = 0; i < TYPES; i++) {
