@@ -10,7 +10,7 @@
 # grows with them. Prints a table, and leaves scaling.tsv and scaling.svg in MPILM_OUT (default scaling-JOB).
 job_root=${MPILM_ROOT:-${SLURM_SUBMIT_DIR:-$(cd "$(dirname "$0")/.." && pwd)}}
 . "$job_root/slurm/job.sh" || exit 2
-job_begin "$job_root/benchmarks/scaling.sh" "$@"
+job_begin "" "$job_root/benchmarks/scaling.sh" "$@"
 [ $# -gt 0 ] || { job_say "usage: sbatch benchmarks/scaling.sh CONFIG [--section.key=value]..." && exit 2; }
 out=${MPILM_OUT:-scaling-${SLURM_JOB_ID:-local}}
 steps=${MPILM_STEPS:-40}

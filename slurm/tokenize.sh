@@ -14,8 +14,7 @@
 job_root=${MPILM_ROOT:-${SLURM_SUBMIT_DIR:-$(cd "$(dirname "$0")/.." && pwd)}}
 . "$job_root/slurm/job.sh" || exit 2
 MPILM_RANKS=${MPILM_RANKS:-${SLURM_CPUS_ON_NODE:-1}}
-MPILM_FAILURES=${MPILM_FAILURES:-2}
-job_begin "$job_root/slurm/tokenize.sh" "$@"
-job_failures=${SLURM_SUBMIT_DIR:-.}/tokenize-${SLURM_JOB_ID:-0}.failures
+MPILM_FAILURES=${MPILM_FAILURES:-3}
+job_begin tokenize.starts.log "$job_root/slurm/tokenize.sh" "$@"
 job_launch "${job_program[@]}" tokenize "$@"
 job_finish

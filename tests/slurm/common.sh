@@ -13,8 +13,9 @@ cluster_begin() { # N
   export CLUSTER CLUSTER_PORT=$((17000 + $$ % 400 * 30)) SLURM_CONF=$CLUSTER/etc/slurm.conf
   trap 'cluster down; rm -rf "$CLUSTER"' EXIT
   trap 'exit 99' TERM INT
-  # Ranks of several nodes talk by TCP, over the loopback device.
+  # Ranks of several nodes talk by TCP, over the loopback device. Most jobs do without looking at nodes and launchers.
   export OMPI_MCA_btl=self,vader,tcp OMPI_MCA_btl_tcp_if_include=lo MPILM_CHECK=${MPILM_CHECK-no}
+  export MPILM_LAUNCHER=${MPILM_LAUNCHER-srun --mpi=pmix}
   cluster up "$1" || {
     tap_ok 1 "a cluster of $1 nodes"
     tap_end

@@ -5,40 +5,12 @@
 . "$srcdir/tests/tap.sh"
 # shellcheck source=tests/train/common.sh
 . "$srcdir/tests/train/common.sh"
-for name in $(compgen -v SLURM_); do unset "$name"; done
 
 make_config config.yaml
 make_data
 tap_ok $? "a dataset is made"
-ln -s "$srcdir/slurm" slurm
-
-# An srun that starts one rank, and the commands that a script may call; each notes how it was called.
-mkdir bin
-cat >bin/srun <<'SH'
-#!/bin/bash
-echo "srun $*" >>calls
-[ "$1" != --mpi=list ] || { echo "none pmix pmi2" && exit; }
-while [[ ${1-} == -* ]]; do shift; done
-exec "$@"
-SH
-cat >bin/scontrol <<'SH'
-#!/bin/bash
-echo "scontrol $*" >>calls
-case $1 in
-show) echo "JobId=7 JobState=$(cat job.state) EndTime=Unknown" ;;
-requeue) kill -KILL $PPID ;;
-esac
-SH
-cat >bin/sbatch <<'SH'
-#!/bin/bash
-echo "sbatch $*" >>calls
-SH
-printf '#!/bin/bash\nexit "$(cat code)"\n' >bin/stand-in # a program that ends as it is told
-chmod +x bin/*
-echo RUNNING >job.state
-PATH=$PWD/bin:$PATH
-export MPILM_CHECK=no MPILM_NODE_WAIT=0
-as_job=(env SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 SLURM_SUBMIT_DIR="$PWD" SLURM_CPUS_ON_NODE=16)
+# shellcheck source=tests/slurm/stand_ins.sh
+. "$srcdir/tests/slurm/stand_ins.sh"
 
 SLURM_CPUS_PER_TASK=8 MPILM_RANKS=2 tap_exit 0 "a run under a stand-in for srun" -- \
   "${as_job[@]}" bash slurm/pretrain_cpu.sh config.yaml --run.folder=done
@@ -49,6 +21,20 @@ rm calls
 MPILM_RANKS=2 tap_exit 0 "without cores of a task" -- "${as_job[@]}" bash slurm/pretrain_cpu.sh config.yaml --run.folder=done
 tap_like "$(cat calls)" "--cpus-per-task=8 " "those of the node are shared out"
 
+tap_like "$(cat calls)" "--cpu-bind=cores --distribution=block:block " "ranks are bound, neighbours beside each other"
+tap_exit 2 "more cores than there are" -- env SLURM_CPUS_PER_TASK=12 MPILM_RANKS=2 "${as_job[@]}" \
+  bash slurm/pretrain_cpu.sh config.yaml
+tap_like "$tap_err" "2 ranks x 12 cores are more than the 16 cores of a node" "is a sentence"
+
+echo pmi2 >pmi
+job 0 0
+tap_like "$(tail -n 1 calls)" "srun --mpi=pmi2 --nodes=2" "pmi2 where ranks by PMIx do not know each other"
+echo none >pmi
+job 0 0
+tap_like "$(tail -n 1 calls)" "^mpirun -n 2 --map-by ppr:1:node.* stand-in train config.yaml" "mpirun where none do"
+echo pmix >pmi
+rm -r coded
+
 for script in pretrain_cpu pretrain_64gpu; do
   for line in --requeue --open-mode=append --signal=B:USR1@180 --exclusive; do
     tap_is "$(grep -c "^#SBATCH $line\$" "slurm/$script.sh")" 1 "$script.sh asks for $line"
@@ -56,25 +42,20 @@ for script in pretrain_cpu pretrain_64gpu; do
 done
 
 # Exit code -> action.
-job() { # CODE: run the script with a program that ends so
-  echo "$1" >code
-  rm -f calls
-  MPILM=stand-in tap_exit "$2" "exit code $1" -- "${as_job[@]}" bash slurm/pretrain_cpu.sh config.yaml --run.folder=coded
-}
 job 0 0
-tap_is "$(grep -c "scontrol requeue" calls)" 0 "0: done"
+requeues 0 "0: done"
 job 2 2
-tap_is "$(grep -c "scontrol requeue" calls)" 0 "2: not started again"
+requeues 0 "2: not started again"
 job 76 76
-tap_is "$(grep -c "scontrol requeue" calls)" 0 "76: not started again"
+requeues 0 "76: not started again"
 job 75 137 # scontrol requeue ends the script
-tap_is "$(grep -c "scontrol requeue 7" calls)" 1 "75: started again"
+requeues 1 "75: started again"
 for i in 1 2 3; do
-  [ $i -lt 3 ] || export MPILM_FAILURES=3
+  [ $i -lt 3 ] || export MPILM_FAILURES=4
   job 1 $((i < 3 ? 137 : 1))
-  tap_is "$(grep -c "scontrol requeue 7" calls)" $((i < 3)) "1: started again, twice of 3 times that MPILM_FAILURES allows"
+  requeues $((i < 3)) "1: started again, until MPILM_FAILURES starts in a row came to nothing"
 done
-tap_is "$(wc -l <coded/failures.log)" 3 "failures are noted"
+tap_is "$(sed -n 's/.* code=\([0-9]*\) .*/\1/p' coded/starts.log | tr '\n' ' ')" "0 2 76 75 1 1 1 " "each start is noted"
 unset MPILM_FAILURES
 echo CANCELLED >job.state
 job 75 75
@@ -96,22 +77,24 @@ tap_like "$(cat log)" "stopped after step [0-9]+ as asked by SIGUSR1" "USR1 to t
 tap_is "$(grep -c "scontrol requeue 7" calls)" 1 "whose exit code is acted on"
 tap_is "$(find signalled/checkpoints -name 'step-*.h5' | wc -l)" 1 "with a checkpoint"
 
-# No scontrol: a follow-up job; no sbatch either: the exit code tells.
-rm bin/scontrol
-hide() { # a PATH without Slurm
-  local folder=$PWD/without program
-  mkdir -p "$folder"
-  for program in env tr wc find bash basename dirname sed grep date mktemp tee head rm cat sort uniq awk mkdir timeout tail nproc sleep hostname; do
-    ln -sf "$(command -v $program)" "$folder/"
-  done
-  ln -sf "$PWD"/bin/* "$folder/"
-  echo "$folder"
-}
-PATH=$(hide)
-job 75 75
-tap_like "$(cat calls)" "sbatch --dependency=afterany:7 .*slurm/pretrain_cpu.sh config.yaml --run.folder=coded" \
-  "without scontrol a follow-up job is submitted"
-rm bin/sbatch without/sbatch
-job 75 75
-tap_like "$tap_err" "submit the job once more \(exit code 75\)" "without sbatch it says what to do"
+# The time is up before the run could stop by itself: it may go on all the same.
+echo COMPLETING >job.state
+job 143 143
+requeues 0 "a job that ends for some other reason is not started again"
+echo TimeLimit >job.reason
+job 143 137
+requeues 1 "one whose time is up is"
+echo None >job.reason
+echo RUNNING >job.state
+
+# Asked to stop while nothing runs: at the next turn, without starting the program.
+cat >bin/early <<'SH'
+#!/bin/bash
+[ "$1" != --version ] || { kill -USR1 "$(cat pid)"; exec echo "early 1"; }
+touch started
+SH
+chmod +x bin/early
+rm calls
+"${as_job[@]}" MPILM=early bash -c 'echo $$ >pid; exec bash slurm/pretrain_cpu.sh config.yaml --run.folder=early' >log 2>&1
+tap_is "$(ls started 2>/dev/null)|$(grep -c 'scontrol requeue 7' calls)" "|1" "a signal before the start is not lost, nor fatal"
 tap_end
