@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static lm_comm *world;
 static int n_checks, n_failed;
@@ -63,6 +64,24 @@ bool tap_check_near(double got, double want, double tolerance, const char *file,
   bool all = verdict(holds, format, args);
   va_end(args);
   return all;
+}
+
+/* Has every rank the sentence of rank 0? Collective. */
+static bool is_shared(const lm_error *err)
+{
+  lm_error first = *err;
+  lm_bcast(world, &first, sizeof first, 0);
+  return strcmp(first.text, err->text) == 0 && first.rank == err->rank;
+}
+
+bool tap_check_alone(const char *function, int bad, lm_status got, lm_status want, const lm_error *err,
+                     const char *words, const char *file, int line)
+{
+  bool holds = is_shared(err) && got == want && err->rank == bad && strstr(err->text, words) != NULL;
+  if (!holds)
+    fprintf(stderr, "# rank %d: %s:%d: status %d, want %d; rank %d, want %d; '%s', want '%s'\n", world->rank, file,
+            line, got, want, err->rank, bad, err->text, words);
+  return tap_ok(holds, "%s, rank %d alone: %s", function, bad, err->text);
 }
 
 int tap_end(void)

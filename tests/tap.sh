@@ -46,6 +46,20 @@ tap_exit() { # WANTED-CODE WORDS... -- COMMAND...: run it; ok where it exits so;
   fi
 }
 
+tap_alone() { # FUNCTION CODE REGEX WORDS... -- COMMAND...: a Collective function fails on one rank alone of COMMAND; ok where
+  # all ranks end, with the exit code CODE, and the sentence is said once (tests/repo/collective.sh wants these)
+  local function=$1 want=$2 regex=$3 words=()
+  shift 3
+  while [ "$1" != -- ]; do
+    words+=("$1")
+    shift
+  done
+  shift
+  tap_exit "$want" "$function, one rank alone: ${words[*]}" -- "$@"
+  [ "$(grep -cE -- "^mpilm: .*($regex)" <<<"$tap_err")" -eq 1 ]
+  tap_ok $? "one sentence says why: $(grep -m 1 '^mpilm: ' <<<"$tap_err")"
+}
+
 tap_skip_all() {
   echo "1..0 # SKIP $*"
   exit 0

@@ -9,7 +9,7 @@
 typedef enum lm_foreign { LM_FOREIGN_AUTO, LM_FOREIGN_RAW16, LM_FOREIGN_RAW32 } lm_foreign;
 #define LM_FOREIGN_WORDS "auto|raw16|raw32" /* for option tables, in the order of the enum */
 
-/** Convert a file. Collective over one rank. llm.c's .bin (versions 1 and 7), Megatron's .idx with its .bin beside it
+/** Convert a file. Local: self is one rank. llm.c's .bin (versions 1 and 7), Megatron's .idx with its .bin beside it
  *  (either is named; u8, i16, i32, i64, u16), or raw little-endian ids (nanoGPT).
  *
  *  Documents end behind an end of text; Megatron's, where its index says. An end of text in front of all else is

@@ -206,7 +206,7 @@ lm_status lm_vocab_finish(lm_vocab *v, lm_error *err)
     v->special_first[first] |= v->specials[i].always ? 3 : 1;
   }
   find_end_of_text(v);
-  return LM_OK;
+  return lm_vocab_weigh_tokens(v, err);
 }
 
 /* ---- vocabularies that need no file ---- */

@@ -28,9 +28,10 @@ typedef struct lm_special {
 
 struct lm_vocab {
   lm_pattern pattern;
-  lm_regex *regex;  /* of LM_PATTERN_OTHER */
-  bool by_rank;     /* of a rank file: any two tokens whose joined bytes are a token merge, with its id as rank */
-  bool whole_first; /* a piece that is a token is that token, before any merge */
+  lm_regex *regex;     /* of LM_PATTERN_OTHER */
+  bool by_rank;        /* of a rank file: any two tokens whose joined bytes are a token merge, with its id as rank */
+  bool tokens_say_all; /* lm_vocab_weigh_tokens() */
+  bool whole_first;    /* a piece that is a token is that token, before any merge */
   uint32_t size, end_of_text;
   lm_token *tokens; /* [size] */
   size_t tokens_capacity;
@@ -67,6 +68,9 @@ lm_status lm_vocab_index(lm_vocab *v, lm_error *err) LM_NODISCARD;
 
 /** Build the tables once everything is added. Local. As lm_vocab_index(). */
 lm_status lm_vocab_finish(lm_vocab *v, lm_error *err) LM_NODISCARD;
+
+/** The last step of lm_vocab_finish(): do the tokens alone say how text is merged? Local. LM_ENOMEM */
+lm_status lm_vocab_weigh_tokens(lm_vocab *v, lm_error *err) LM_NODISCARD;
 
 /** The ordinary token that spells these bytes, or LM_NO_ID. Local. After lm_vocab_index(). */
 uint32_t lm_vocab_find(const lm_vocab *v, const char *bytes, size_t n);

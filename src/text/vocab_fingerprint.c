@@ -53,37 +53,40 @@ static bool hash_merge(void *to, lm_merge m, uint32_t rank)
 }
 
 /* Does every ordinary token come out of its own bytes by merging? */
-static bool merges_reach_all(const lm_vocab *v)
+static lm_status merges_reach_all(const lm_vocab *v, bool *all, lm_error *err)
 {
   lm_merger merger = {.v = v};
   lm_ids ids = {0};
-  bool all = true;
-  for (uint32_t id = 0; id < v->size && all; id++) {
+  lm_status s = LM_OK;
+  *all = true;
+  for (uint32_t id = 0; id < v->size && *all && s == LM_OK; id++) {
     size_t n;
     const char *bytes = lm_vocab_bytes(v, id, &n);
     if (n == 0 || v->tokens[id].special) continue;
     ids.size = 0;
-    all = lm_merge_piece(&merger, bytes, n, &ids, NULL) == LM_OK && ids.size == 1 && ids.data[0] == id;
+    s = lm_merge_piece(&merger, bytes, n, &ids, err);
+    *all = s == LM_OK && ids.size == 1 && ids.data[0] == id;
   }
   lm_ids_free(&ids);
   lm_merger_free(&merger);
-  return all;
+  return s;
 }
 
 /* Do the tokens alone say how text is merged: the lowest id that two neighbours can join to? Then the same vocabulary
  * read from ranks, from GPT-2's merges, and from a tokenizer.json has the same fingerprint. */
-static bool tokens_say_it_all(const lm_vocab *v)
+lm_status lm_vocab_weigh_tokens(lm_vocab *v, lm_error *err)
 {
   merges w = {.v = v};
-  if (v->by_rank) return true;
-  return lm_vocab_walk_merges(v, in_order, &w) && (v->whole_first || merges_reach_all(v));
+  v->tokens_say_all = v->by_rank || lm_vocab_walk_merges(v, in_order, &w);
+  if (!v->tokens_say_all || v->by_rank || v->whole_first) return LM_OK;
+  return merges_reach_all(v, &v->tokens_say_all, err);
 }
 
 uint64_t lm_vocab_fingerprint(const lm_vocab *v)
 {
   const char *regex = lm_vocab_regex(v);
   merges w = {.v = v, .hash = hash_tokens(v, lm_hash(regex, strlen(regex)))};
-  if (tokens_say_it_all(v)) return w.hash;
+  if (v->tokens_say_all) return w.hash;
   lm_vocab_walk_merges(v, hash_merge, &w);
   return hash_number(w.hash, v->whole_first);
 }

@@ -35,29 +35,50 @@ static const lm_state_entry *find_entry(const lm_state_entry *entries, size_t n,
   return NULL;
 }
 
-static lm_status read_config(lm_restored *r, const lm_comm *comm, const char *path, const lm_state_entry *entries,
-                             size_t n, lm_error *err)
+/* What a rank must have before all read: room for the config, and the size of the vocabulary. */
+static lm_status look_into(const char *path, char **text, size_t *n, int64_t *vocab_size, lm_error *err)
 {
-  const lm_state_entry *config = find_entry(entries, n, "/config"),
-                       *embedding = find_entry(entries, n, "/model/token_embedding/weight");
+  lm_state_entry *entries;
+  size_t n_entries;
+  LM_TRY(lm_state_list(path, &entries, &n_entries, err));
+  const lm_state_entry *config = find_entry(entries, n_entries, "/config"),
+                       *embedding = find_entry(entries, n_entries, "/model/token_embedding/weight");
+  lm_status s = LM_OK;
   if (config == NULL || embedding == NULL)
-    return lm_fail(err, LM_EINVAL, "%s: is a state file without %s", path, config ? "a model" : "/config");
-  char *text = malloc(config->shape[0] + 1);
-  if (text == NULL) return lm_fail(err, LM_ENOMEM, "no memory for a config of %zu bytes", config->shape[0]);
+    s = lm_fail(err, LM_EINVAL, "%s: is a state file without %s", path, config ? "a model" : "/config");
+  else
+    s = lm_alloc(text, config->shape[0] + 1, 1, "a config", err);
+  if (s == LM_OK) {
+    *n = config->shape[0];
+    *vocab_size = (int64_t)embedding->shape[0];
+  }
+  free(entries);
+  return s;
+}
+
+static lm_status read_config(lm_restored *r, const lm_comm *comm, const char *path, lm_error *err)
+{
+  char *text = NULL;
+  size_t n = 0;
+  int64_t vocab_size = 0;
+  lm_status s = lm_agree(comm, look_into(path, &text, &n, &vocab_size, err), err);
   lm_state_slice slices[] = {
-      {.name = "/config",
-       .dtype = LM_TEXT,
-       .ndim = 1,
-       .shape = {config->shape[0]},
-       .count = config->shape[0],
-       .data = text},
+      {.name = "/config", .dtype = LM_TEXT, .ndim = 1, .shape = {n}, .count = n, .data = text},
       {.name = "/provenance/vocab_fingerprint", .dtype = LM_U64, .count = 1, .data = &r->vocab_fingerprint},
   };
-  lm_status s = lm_state_read(comm, path, slices, 2, err);
-  if (s == LM_OK) s = lm_config_parse(&r->cfg, &r->options, text, config->shape[0], path, err);
+  if (s == LM_OK) s = lm_state_read(comm, path, slices, 2, err);
+  if (s == LM_OK) s = lm_agree(comm, lm_config_parse(&r->cfg, &r->options, text, n, path, err), err);
   free(text);
-  if (s == LM_OK) r->cfg.model.shape.vocab_size = (int64_t)embedding->shape[0];
+  r->cfg.model.shape.vocab_size = vocab_size;
   return s;
+}
+
+static lm_status make_model(lm_restored *r, int backend, int precision, int max_B, lm_error *err)
+{
+  LM_TRY(lm_kernels_select(&r->k, (lm_backend)backend, err));
+  r->cfg.precision = precision;
+  lm_dtype compute = lm_config_compute(&r->cfg, r->k);
+  return lm_model_new(&r->model, &r->cfg.model.shape, r->k, compute, max_B, false, err);
 }
 
 static lm_status read_weights(lm_restored *r, const lm_comm *comm, const char *path, lm_error *err)
@@ -74,21 +95,12 @@ static lm_status read_weights(lm_restored *r, const lm_comm *comm, const char *p
 lm_status lm_restore(lm_restored *out, const lm_comm *comm, const char *path, int backend, int precision, int max_B,
                      lm_error *err)
 {
-  char file[4096];
-  lm_state_entry *entries = NULL;
-  size_t n = 0;
+  char file[4096] = "";
   *out = (lm_restored){0};
-  lm_status s = find_file(path, file, err);
-  if (s == LM_OK) s = lm_state_list(file, &entries, &n, err);
-  s = lm_agree(comm, s, err);
-  if (s == LM_OK) s = read_config(out, comm, file, entries, n, err);
-  free(entries);
-  if (s == LM_OK) s = lm_kernels_select(&out->k, (lm_backend)backend, err);
-  if (s == LM_OK) {
-    out->cfg.precision = precision;
-    lm_dtype compute = lm_config_compute(&out->cfg, out->k);
-    s = lm_agree(comm, lm_model_new(&out->model, &out->cfg.model.shape, out->k, compute, max_B, false, err), err);
-  }
+  LM_TRY(lm_agree(comm, comm->rank == 0 ? find_file(path, file, err) : LM_OK, err));
+  lm_bcast(comm, file, sizeof file, 0); /* which is the newest, rank 0 says */
+  lm_status s = read_config(out, comm, file, err);
+  if (s == LM_OK) s = lm_agree(comm, make_model(out, backend, precision, max_B, err), err);
   if (s == LM_OK) s = read_weights(out, comm, file, err);
   if (s != LM_OK) lm_restored_free(out);
   return s;

@@ -17,7 +17,7 @@ int main(int argc, char **argv)
     lm_status all = lm_agree(&comm, mine, &err);
     char want[64];
     snprintf(want, sizeof want, "disk %d is full", bad);
-    tap_ok(all == LM_EIO && err.rank == bad && strcmp(err.text, want) == 0, "rank %d alone fails", bad);
+    tap_alone(lm_agree, bad, all, LM_EIO, &err, want);
     tap_ok(strcmp(err.host, comm.host) == 0, "its host is named");
   }
   lm_status mine = lm_fail(&err, comm.rank == comm.size - 1 ? LM_ENOMEM : LM_EINVAL, "from %d", comm.rank);

@@ -118,8 +118,34 @@ static void check_one_fails(const lm_comm *comm)
     lm_vocab *v;
     lm_error err = {0};
     lm_status s = lm_vocab_train(&v, comm, &path, 1, &by_blank_line, 300, LM_PATTERN_GPT2, NULL, &err);
-    tap_ok(s == LM_EINVAL && v == NULL && err.rank == bad && strstr(err.text, "/nowhere/at/all.txt") != NULL,
-           "rank %d alone has no file: %s", bad, err.text);
+    tap_alone(lm_vocab_train, bad, s, LM_EINVAL, &err, "/nowhere/at/all.txt");
+    tap_ok(v == NULL, "no vocabulary");
+  }
+}
+
+static lm_status train_once(void *comm, lm_error *err)
+{
+  lm_vocab *v;
+  const char *path = put_once(comm, "memory.txt", "some text of some words");
+  lm_status s = lm_vocab_train(&v, comm, &path, 1, &by_blank_line, 260, LM_PATTERN_GPT2, NULL, err);
+  lm_vocab_free(v);
+  return s;
+}
+
+static lm_status reduce_once(void *comm, lm_error *err)
+{
+  lm_piece_counts c = {0};
+  lm_status s = lm_agree(comm, lm_piece_counts_add_text(&c, LM_PATTERN_GPT2, "some text of words", 18, err), err);
+  if (s == LM_OK) s = lm_piece_counts_reduce(&c, comm, err);
+  lm_piece_counts_free(&c);
+  return s;
+}
+
+static void check_memory(lm_comm *comm)
+{
+  for (int bad = 0; bad < comm->size; bad++) {
+    tap_alone_no_memory(lm_piece_counts_reduce, comm, bad, reduce_once, comm);
+    tap_alone_no_memory(lm_vocab_train, comm, bad, train_once, comm);
   }
 }
 
@@ -154,6 +180,7 @@ int main(int argc, char **argv)
   check_same(&comm);
   check_too_little(&comm);
   check_one_fails(&comm);
+  check_memory(&comm);
   lm_barrier(&comm);
   char command[PATH_MAX + 16];
   snprintf(command, sizeof command, "rm -rf '%s'", scratch);

@@ -40,7 +40,7 @@ PATH=$PWD/bin:$PATH SLURM_JOB_ID=7 tap_exit 75 "scontrol tells the end" -- \
   train 2 asked "${forever[@]}" --run.deadline_margin=9
 tap_is "$(cat scontrol.log)" "show job -o 7" "it is asked once, by one rank"
 
-SLURM_NTASKS=4 SLURM_PROCID=2 SLURM_STEP_ID=0 tap_exit 2 "4 tasks of Slurm, each alone in MPI" -- \
+SLURM_NTASKS=4 SLURM_PROCID=2 SLURM_STEP_ID=0 tap_alone lm_comm_world 2 "do not know each other" "4 tasks of Slurm, each alone in MPI" -- \
   "$MPILM" train config.yaml --run.folder=alone
 tap_like "$tap_err" "1 rank but Slurm started 4 tasks.*--mpi=pmix.*mpirun" "are told of srun --mpi=pmix and mpirun"
 tap_ok $(("$(find . -path './alone*' | wc -l)" > 0)) "and nothing is written"

@@ -61,6 +61,5 @@ tap_exit 0 "a torn last entry is left behind" -- train 2 unfinished
 tap_is "$(grep -c '"exit"' unfinished/journal.jsonl) $(wc -l <unfinished/journal.jsonl)" "2 3" "on a line of its own"
 
 mkdir -p blocked/journal.jsonl
-tap_exit 2 "a journal that rank 0 alone cannot read ends all ranks" -- train 2 blocked
-tap_like "$tap_err" "blocked/journal.jsonl" "and is named"
+tap_alone lm_journal_open 2 "rank 0 .*blocked/journal.jsonl" "rank 0, which has it, cannot read it" -- train 2 blocked
 tap_end

@@ -23,8 +23,8 @@ tap_exit 2 "another program on rank 1" -- check ./other check config.yaml --run.
 tap_like "$tap_err" "rank 1 on $(hostname) runs another program .* than rank 0" "is named"
 tap_exit 2 "another config on rank 1" -- check "$MPILM" check config.yaml --run.folder=run --optim.lr=2e-3
 tap_like "$tap_err" "rank 1 on $(hostname) has another config .* than rank 0" "is named"
-tap_exit 2 "no data on rank 1" -- check "$MPILM" check config.yaml --run.folder=run --data.train=elsewhere.h5
-tap_like "$tap_err" "rank 1 .*elsewhere.h5" "is named"
+tap_alone lm_preflight_run 2 "rank 1 .*elsewhere.h5" "rank 1 has no data" -- \
+  check "$MPILM" check config.yaml --run.folder=run --data.train=elsewhere.h5
 tap_exit 2 "a run folder that cannot be" -- ranks 2 "$MPILM" check config.yaml --run.folder=config.yaml/run
 tap_like "$tap_err" "config.yaml" "is named"
 tap_exit 2 "no such backend" -- ranks 2 "$MPILM" check config.yaml --run.folder=run --backend=cuda

@@ -27,6 +27,17 @@ awk -v a="$in_training" -v b="$first" 'BEGIN { d = a - b; exit !(a > 0 && d < 1e
 tap_ok $? "and training saw it too: $in_training"
 tap_exit 2 "eval of a run that is not there" -- "$MPILM" eval config.yaml --run.folder=nothere
 
+# Rank 1 works in another folder, as on a node with other file systems.
+eval_apart() {
+  timeout 60 "${MPIRUN:-mpirun}" -n 1 "$MPILM" eval config.yaml --run.folder=run : \
+    -n 1 -wdir apart "$MPILM" eval config.yaml --run.folder=run
+}
+mkdir apart
+cp ./*.h5 config.yaml apart
+tap_alone lm_restore 2 "rank 1 .*run/checkpoints/step-00000060.h5" "there is no such file" -- eval_apart
+(cd apart && "$(dirname "$MPILM")/tests/checkpoint/run_state" save run 1 60 >log 2>&1)
+tap_alone lm_restore 2 "rank 1 .*step-00000060.h5: is a state file without a model" "there is another file" -- eval_apart
+
 generate() {
   "$MPILM" generate --checkpoint run --tokens 40 "$@"
 }
