@@ -199,6 +199,21 @@ typedef enum lm_backend { LM_BACKEND_CPU, LM_BACKEND_CUDA, LM_BACKEND_AUTO, LM_B
  *  @return LM_EINVAL where it was asked for by name and this machine or this build has none; *out is NULL then */
 lm_status lm_kernels_select(const lm_kernels **out, lm_backend which, lm_error *err) LM_NODISCARD;
 
+/** A GPU, as the driver describes it. */
+typedef struct lm_cuda_device {
+  char name[256];
+  int major, minor; /* compute capability: 9, 0 for an H100 */
+  int multiprocessors;
+  size_t bytes; /* of memory */
+} lm_cuda_device;
+
+/** The GPUs that this process sees, at most `most` of them; *count is how many there are. Local.
+ *  @return LM_EINVAL where there is none: the driver's words, or that this build has no CUDA; *count is 0 then */
+lm_status lm_cuda_devices(lm_cuda_device *list, int most, int *count, lm_error *err) LM_NODISCARD;
+
+/** The GPU that the CUDA backend of this process starts on, 0 unless told so before lm_kernels_select(). Local. */
+void lm_cuda_use_device(int device);
+
 /** The definition of every operation: plain C, double accumulation, one thread. */
 extern const lm_kernels lm_kernels_ref;
 

@@ -57,6 +57,6 @@ int lm_exit_code(lm_status s);
 
 /** A broken precondition is a bug of ours, not of the user: say where and abort. */
 #define LM_ASSERT(cond) ((cond) ? (void)0 : lm_assert_failed(#cond, __FILE__, __LINE__))
-_Noreturn void lm_assert_failed(const char *cond, const char *file, int line);
+void lm_assert_failed(const char *cond, const char *file, int line) __attribute__((noreturn));
 
 #endif

@@ -14,13 +14,15 @@
 #include <unistd.h>
 
 struct info_options {
-  bool json, parameters;
+  bool json, parameters, devices;
 };
 
 static const lm_option options[] = {
     {"json", LM_OPT_BOOL, offsetof(struct info_options, json), "false", NULL, NULL, "print one JSON object"},
     {"parameters", LM_OPT_BOOL, offsetof(struct info_options, parameters), "false", NULL, NULL,
      "print every key of a config as Markdown: doc/parameters.md"},
+    {"devices", LM_OPT_BOOL, offsetof(struct info_options, devices), "false", NULL, NULL,
+     "list the GPUs that --backend=cuda can use"},
 };
 
 static json_t *gather(const lm_kernels *k)
@@ -64,6 +66,48 @@ static lm_status print_parameters(lm_error *err)
   return s;
 }
 
+/* The GPUs, or why there is none: that is an answer too, not a failure. */
+static json_t *gather_devices(void)
+{
+  enum { MOST = 64 };
+  static lm_cuda_device list[MOST];
+  lm_error err;
+  int n;
+  if (lm_cuda_devices(list, MOST, &n, &err) != LM_OK) return json_pack("{s:[], s:s}", "devices", "why_none", err.text);
+  json_t *devices = json_array();
+  for (int i = 0; i < n && i < MOST; i++)
+    json_array_append_new(devices,
+                          json_pack("{s:i, s:s, s:f, s:i, s:I}", "device", i, "name", list[i].name,
+                                    "compute_capability", list[i].major + list[i].minor / 10.0, "multiprocessors",
+                                    list[i].multiprocessors, "bytes", (json_int_t)list[i].bytes));
+  return json_pack("{s:o}", "devices", devices);
+}
+
+static void print_devices(json_t *info)
+{
+  size_t i;
+  json_t *d, *why = json_object_get(info, "why_none");
+  if (why != NULL) printf("%s\n", json_string_value(why));
+  json_array_foreach(json_object_get(info, "devices"), i, d)
+  {
+    printf("GPU %zu: %s, compute capability %.1f, %lld multiprocessors, %.1f GiB\n", i,
+           json_string_value(json_object_get(d, "name")), json_real_value(json_object_get(d, "compute_capability")),
+           (long long)json_integer_value(json_object_get(d, "multiprocessors")),
+           (double)json_integer_value(json_object_get(d, "bytes")) / 0x1p30);
+  }
+}
+
+static lm_status print_report(json_t *info, bool json, void (*print)(json_t *), lm_error *err)
+{
+  if (info == NULL) return lm_fail(err, LM_ENOMEM, "no memory for the report");
+  if (json)
+    json_dumpf(info, stdout, JSON_INDENT(1)), putchar('\n');
+  else
+    print(info);
+  json_decref(info);
+  return LM_OK;
+}
+
 static lm_status run(const lm_comm *comm, int argc, char **argv, lm_error *err)
 {
   (void)comm;
@@ -73,20 +117,14 @@ static lm_status run(const lm_comm *comm, int argc, char **argv, lm_error *err)
   LM_TRY(lm_command_options(&parsed, &lm_command_info, &o, argc, argv, 0, 0, err));
   lm_options_free(parsed);
   if (o.parameters) return print_parameters(err);
+  if (o.devices) return print_report(gather_devices(), o.json, print_devices, err);
   LM_TRY(lm_kernels_select(&k, LM_BACKEND_AUTO, err));
-  json_t *info = gather(k);
-  if (info == NULL) return lm_fail(err, LM_ENOMEM, "no memory for the report");
-  if (o.json)
-    json_dumpf(info, stdout, JSON_INDENT(1)), putchar('\n');
-  else
-    print_table(info);
-  json_decref(info);
-  return LM_OK;
+  return print_report(gather(k), o.json, print_table, err);
 }
 
 const lm_command lm_command_info = {
     .name = "info",
-    .usage = "info [--json | --parameters]",
+    .usage = "info [--devices] [--json]\ninfo --parameters",
     .summary = "versions, backends, and what this machine offers",
     .options = options,
     .n_options = sizeof options / sizeof options[0],

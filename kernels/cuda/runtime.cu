@@ -1,0 +1,176 @@
+/* kernels/cuda/runtime.cu - the CUDA module's table: devices, the stream, errors, memory. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "kernels/cuda/cuda.h"
+
+#include <stdio.h>
+
+lm_cuda_state lm_cuda;
+
+void lm_cuda_check(cudaError_t e, const char *what)
+{
+  char why[256];
+  if (e == cudaSuccess) return;
+  snprintf(why, sizeof why, "CUDA: %s: %s (%s)", what, cudaGetErrorString(e), cudaGetErrorName(e));
+  lm_cuda.host->stop(why);
+}
+
+/* ---- devices ---- */
+
+static lm_status devices(const lm_cuda_host *host, lm_cuda_device *list, int most, int *count, lm_error *err)
+{
+  *count = 0;
+  int n = 0;
+  cudaError_t e = cudaGetDeviceCount(&n);
+  if (e != cudaSuccess)
+    return host->fail(err, LM_EINVAL, "no GPU can be used: %s (%s)", cudaGetErrorString(e), cudaGetErrorName(e));
+  if (n == 0) return host->fail(err, LM_EINVAL, "no GPU can be used: the driver shows none");
+  for (int i = 0; i < n && i < most; i++) {
+    cudaDeviceProp p;
+    e = cudaGetDeviceProperties(&p, i);
+    if (e != cudaSuccess) return host->fail(err, LM_EINVAL, "GPU %d: %s", i, cudaGetErrorString(e));
+    snprintf(list[i].name, sizeof list[i].name, "%s", p.name);
+    list[i].major = p.major;
+    list[i].minor = p.minor;
+    list[i].multiprocessors = p.multiProcessorCount;
+    list[i].bytes = p.totalGlobalMem;
+  }
+  *count = n;
+  return LM_OK;
+}
+
+/* ---- memory ---- */
+
+/* How much of the device is free, for whoever is told that it is not enough. */
+static lm_status no_memory(cudaError_t e, size_t bytes, const char *what, lm_error *err)
+{
+  size_t free = 0, total = 0;
+  cudaMemGetInfo(&free, &total);
+  return lm_cuda.host->fail(err, LM_ENOMEM, "no memory on GPU %d for %s (%zu bytes): %s; %zu of its %zu bytes are free",
+                            lm_cuda.device, what, bytes, cudaGetErrorString(e), free, total);
+}
+
+lm_status lm_alloc_cuda(void **out, size_t bytes, const char *what, lm_error *err)
+{
+  *out = NULL;
+  cudaError_t e = cudaMalloc(out, bytes == 0 ? 256 : bytes);
+  if (e != cudaSuccess) {
+    *out = NULL;
+    cudaGetLastError(); /* it was said, and is over: the device is well */
+    return no_memory(e, bytes, what, err);
+  }
+  lm_zero_cuda(*out, bytes);
+  return LM_OK;
+}
+
+void lm_release_cuda(void *p)
+{
+  if (p != NULL) lm_cuda_check(cudaFree(p), "release");
+}
+
+void lm_zero_cuda(void *p, size_t bytes)
+{
+  if (bytes > 0) lm_cuda_check(cudaMemsetAsync(p, 0, bytes, lm_cuda.compute), "zero");
+}
+
+void lm_to_host_cuda(void *host, const void *device, size_t bytes)
+{
+  if (bytes > 0)
+    lm_cuda_check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, lm_cuda.compute), "to_host");
+  lm_cuda_check(cudaStreamSynchronize(lm_cuda.compute), "to_host, or an operation before it");
+}
+
+void *lm_cuda_scratch(size_t bytes, const char *what)
+{
+  static void *block;
+  static size_t size;
+  if (bytes > size) {
+    lm_cuda_check(cudaFree(block), what); /* waits for what still uses it */
+    lm_cuda_check(cudaMalloc(&block, bytes), what);
+    size = bytes;
+  }
+  return block;
+}
+
+/* What the host hands over goes through pinned memory, so that the host need not wait for the device to get to it. A
+ * slot of it is used again when the copy out of it is done. */
+enum { SLOTS = 4 };
+static const size_t SLOT_BYTES = 1 << 20;
+static struct {
+  char *memory[SLOTS];
+  cudaEvent_t free[SLOTS];
+  int next;
+} staging;
+
+static cudaError_t make_staging(void)
+{
+  for (int i = 0; i < SLOTS; i++) {
+    cudaError_t e = cudaMallocHost((void **)&staging.memory[i], SLOT_BYTES);
+    if (e == cudaSuccess) e = cudaEventCreateWithFlags(&staging.free[i], cudaEventDisableTiming);
+    if (e != cudaSuccess) return e;
+  }
+  return cudaSuccess;
+}
+
+void lm_to_device_cuda(void *device, const void *host, size_t bytes)
+{
+  for (size_t at = 0; at < bytes;) {
+    int slot = staging.next++ % SLOTS;
+    size_t n = bytes - at < SLOT_BYTES ? bytes - at : SLOT_BYTES;
+    lm_cuda_check(cudaEventSynchronize(staging.free[slot]), "to_device, or an operation before it");
+    memcpy(staging.memory[slot], (const char *)host + at, n);
+    lm_cuda_check(
+        cudaMemcpyAsync((char *)device + at, staging.memory[slot], n, cudaMemcpyHostToDevice, lm_cuda.compute),
+        "to_device");
+    lm_cuda_check(cudaEventRecord(staging.free[slot], lm_cuda.compute), "to_device");
+    at += n;
+  }
+}
+
+/* ---- the table ---- */
+
+static lm_kernels table;
+
+static void fill_table(void)
+{
+  static char isa[16];
+  snprintf(isa, sizeof isa, "sm_%d%d", lm_cuda.major, lm_cuda.minor);
+  table.name = "cuda";
+  table.isa = isa;
+  table.alloc = lm_alloc_cuda;
+  table.release = lm_release_cuda;
+  table.zero = lm_zero_cuda;
+  table.to_device = lm_to_device_cuda;
+  table.to_host = lm_to_host_cuda;
+}
+
+static lm_status start(const lm_kernels **out, const lm_cuda_host *host, int device, lm_error *err)
+{
+  *out = NULL;
+  cudaDeviceProp p;
+  lm_cuda.host = host;
+  cudaError_t e = cudaSetDevice(device);
+  if (e == cudaSuccess) e = cudaGetDeviceProperties(&p, device);
+  if (e == cudaSuccess && lm_cuda.compute == NULL) {
+    e = cudaStreamCreateWithFlags(&lm_cuda.compute, cudaStreamNonBlocking);
+    if (e == cudaSuccess) e = make_staging();
+  }
+  if (e != cudaSuccess)
+    return host->fail(err, LM_EINVAL, "GPU %d cannot be used: %s (%s)", device, cudaGetErrorString(e),
+                      cudaGetErrorName(e));
+  if (p.major < 8)
+    return host->fail(err, LM_EINVAL, "GPU %d, %s, has compute capability %d.%d; want 8.0 or above", device, p.name,
+                      p.major, p.minor);
+  lm_cuda.device = device;
+  lm_cuda.major = p.major;
+  lm_cuda.minor = p.minor;
+  lm_cuda.multiprocessors = p.multiProcessorCount;
+  host->verbose("GPU %d: %s, sm_%d%d, %d multiprocessors, %zu bytes", device, p.name, p.major, p.minor,
+                p.multiProcessorCount, p.totalGlobalMem);
+  fill_table();
+  *out = &table;
+  return LM_OK;
+}
+
+extern "C" {
+const lm_cuda_table lm_cuda_module = {sizeof(lm_kernels), sizeof(lm_cuda_table), devices, start};
+}
