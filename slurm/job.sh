@@ -120,7 +120,7 @@ job_command() {
     # must not kill the others on their way out, or the exit code that all agree on is lost; a crash ends them by PMIx.
     command=("${job_launcher[@]}" "--nodes=$job_nodes" "--ntasks=$((job_nodes * job_ranks))"
       "--ntasks-per-node=$job_ranks" "--cpus-per-task=$job_cpus" --cpu-bind=cores --distribution=block:block
-      --kill-on-bad-exit=0 --wait=20)
+      --kill-on-bad-exit=0 --wait=10)
     ;;
   mpirun | mpiexec)
     command=("${job_launcher[@]}" -n $((job_nodes * job_ranks)))
@@ -164,6 +164,8 @@ job_launch() {
   [ $job_stopped = no ] || [ $job_code -ne 138 ] || job_code=75
   timeout 5 tail -s 0.05 --pid=$filter -f /dev/null # it has seen the last line
   job_hosts=$(job_blame <"$noted")
+  # srun may end with 0 where it could not start the ranks.
+  [ $job_code -ne 0 ] || ! grep -q '^srun: error: .*launch failed' "$noted" || job_code=1
   [ "$noted" = /dev/null ] || rm -f "$noted"
 }
 
@@ -290,8 +292,13 @@ job_can_spare() { # NODE,NODE
   return 1
 }
 
+# A task of an array is NUMBER_TASK: the number of the last one alone would mean the whole array.
+job_name() {
+  echo "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_JOB_ID:+_$SLURM_ARRAY_TASK_ID}"
+}
+
 job_shown() { # KEY: what Slurm says of this job
-  scontrol show job -o "$SLURM_JOB_ID" 2>/dev/null | sed -n "s/.* $1=\([^ ]*\).*/\1/p"
+  scontrol show job -o "$(job_name)" 2>/dev/null | sed -n "s/.* $1=\([^ ]*\).*/\1/p"
 }
 
 # May the job be requeued? A cancelled one stays so, and one that Slurm requeues needs no help; one whose time is up may.
@@ -312,12 +319,12 @@ job_exclude() { # NODE,NODE: beside those that the user left out
   local before
   before=$(job_shown ExcNodeList)
   [ "$before" != "(null)" ] || before=''
-  scontrol update "JobId=$SLURM_JOB_ID" "ExcNodeList=${before:+$before,}$1"
+  scontrol update "JobId=$(job_name)" "ExcNodeList=${before:+$before,}$1"
 }
 
 # A new job like this one behind it. What Slurm does not tell the script comes from its #SBATCH lines and MPILM_SBATCH.
 job_follow_up() { # NODE,NODE to leave out
-  local words=("--dependency=afterany:$SLURM_JOB_ID") next
+  local words=("--dependency=afterany:$(job_name)") next
   words+=("--nodes=$job_nodes" ${1:+"--exclude=$1"})
   [ -z "${SLURM_JOB_NAME-}" ] || words+=("--job-name=$SLURM_JOB_NAME")
   [ -z "${SLURM_JOB_PARTITION-}" ] || words+=("--partition=$SLURM_JOB_PARTITION")
@@ -345,7 +352,7 @@ job_again() { # CODE: exit with it where neither can be done
   [ -z "$bad" ] || job_say "left out from now on, as starts failed there: $bad"
   if [ -n "${SLURM_JOB_ID-}" ] && command -v scontrol >/dev/null; then
     job_may_requeue || exit "$1"
-    if scontrol requeue "$SLURM_JOB_ID"; then
+    if scontrol requeue "$(job_name)"; then
       [ -z "$bad" ] || job_exclude "$bad"
       sleep 300 # Slurm ends this script
       exit "$1"
@@ -435,5 +442,10 @@ job_train() { # SCRIPT CONFIG WORDS...
     [ "$job_code" -eq 0 ] || job_finish
   fi
   job_launch "${job_program[@]}" train "${words[@]}"
+  # What is done is in the journal, whatever the launcher says.
+  [ "$job_code" -ne 0 ] || tail -n 1 "$job_folder/journal.jsonl" 2>/dev/null | grep -q '"exit": 0' || {
+    job_say "${job_launcher[0]} ended without an error, but the run did not end"
+    job_code=1
+  }
   job_finish
 }

@@ -157,8 +157,8 @@ export MPILM_FAILURES=3
 echo no >refuse
 folder=chain
 job 1 1 SLURM_JOB_ACCOUNT=ml SLURM_JOB_QOS=long SLURM_JOB_NAME=big SLURM_NTASKS_PER_NODE=8 SLURM_CPUS_PER_TASK=2 \
-  SLURM_ARRAY_TASK_ID=4 SLURM_JOB_START_TIME=1000 SLURM_JOB_END_TIME=4590 MPILM_SBATCH="--exclude=node1 --time=9"
-tap_is "$(grep '^sbatch' calls)" "sbatch --parsable --dependency=afterany:7 --nodes=2 --job-name=big --partition=main \
+  SLURM_ARRAY_JOB_ID=5 SLURM_ARRAY_TASK_ID=4 SLURM_JOB_START_TIME=1000 SLURM_JOB_END_TIME=4590 MPILM_SBATCH="--exclude=node1 --time=9"
+tap_is "$(grep '^sbatch' calls)" "sbatch --parsable --dependency=afterany:5_4 --nodes=2 --job-name=big --partition=main \
 --account=ml --qos=long --ntasks-per-node=8 --cpus-per-task=2 --array=4 --time=60 --exclude=node1 --time=9 \
 $PWD/slurm/pretrain_cpu.sh config.yaml --run.folder=chain" "a job that Slurm does not requeue has a follow-up"
 tap_is "$(starts chain-4)" "code=1 next=8 " "which is noted"

@@ -57,6 +57,16 @@ for i in 1 2 3; do
 done
 tap_is "$(sed -n 's/.* code=\([0-9]*\) .*/\1/p' coded/starts.log | tr '\n' ' ')" "0 2 76 75 1 1 1 " "each start is noted"
 unset MPILM_FAILURES
+# srun can end with 0 though it started nothing.
+echo "srun: error: task 0 launch failed: Unspecified error" >unstarted
+job 0 137
+tap_is "$(tail -n 1 coded/starts.log | grep -c code=1)" 1 "ranks that could not be started are a failure, whatever srun returns"
+: >unstarted
+echo '{"saved_step": 5, "exit": null}' >>coded/journal.jsonl
+job 0 137
+tap_like "$tap_err" "srun ended without an error, but the run did not end" "so is an end that the journal does not know of"
+rm unstarted
+
 echo CANCELLED >job.state
 job 75 75
 tap_is "$(grep -c "scontrol requeue 7" calls)" 0 "a job that was cancelled is not started again"

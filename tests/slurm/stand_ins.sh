@@ -7,13 +7,14 @@ done
 ln -s "$srcdir/slurm" slurm
 mkdir bin
 
-# Starts one rank. Ranks started by the PMI that the file pmi names know each other.
+# Starts one rank, or none where there is a file unstarted, with these lines. Ranks started by the PMI that the file pmi names know each other.
 cat >bin/srun <<'SH'
 #!/bin/bash
 echo "srun $*" >>calls
 [ "$1" != --mpi=list ] || { echo "none pmix pmi2" && exit; }
 [[ "$* " != *" check --json "* ]] || { [ "$1" != "--mpi=$(cat pmi)" ] || echo '{"ranks":2,'; exit; }
 while [[ ${1-} == -* ]]; do shift; done
+[ "$1" != stand-in ] || [ ! -e unstarted ] || { cat unstarted >&2 && exit 0; }
 [ "$1" = bash ] || exec "$@"
 for SLURMD_NODENAME in node1 node2; do export SLURMD_NODENAME && "$@"; done
 SH
@@ -44,15 +45,16 @@ echo "$((${SLURM_JOB_ID:-6} + 1));cluster" # as --parsable prints it where there
 SH
 printf '#!/bin/sh\n:\n' >bin/sleep
 
-# A program that ends with the code in the file code, after the lines in errors, and in whose journal a step is saved
-# where the file saves has one. On the nodes in lame it does not start.
+# A program that ends with the code in the file code, after the lines in errors, and that keeps a journal where it ends with
+# 0 or the file saves has a step that it saved. On the nodes in lame it does not start.
 cat >bin/stand-in <<'SH'
 #!/bin/bash
 [[ " $(cat lame) " != *" ${SLURMD_NODENAME-none} "* ]] || { echo "libx.so.1: cannot open shared object file" >&2 && exit 127; }
 [ "$1" != --version ] || { echo "stand-in 1" && exit; }
 cat errors >&2
 folder=${*: -1}
-[ ! -s saves ] || echo '{"saved_step": '"$(cat saves)"', "exit": null}' >>"${folder#--run.folder=}/journal.jsonl"
+[ ! -s saves ] && [ "$(cat code)" != 0 ] ||
+  echo '{"saved_step": '"$(cat saves)"', "exit": '"$(cat code)"'}' >>"${folder#--run.folder=}/journal.jsonl"
 exit "$(cat code)"
 SH
 chmod +x bin/*

@@ -17,15 +17,25 @@ tap_ok $? "a dataset is made"
 cat >stand-in <<'SH'
 #!/bin/bash
 [ "$1" != --version ] || exec echo "stand-in 1"
+[ "$1" != check ] || exec echo '{"ranks":2,"nodes":[]}' # as two ranks that know each other say
 echo "$SLURM_PROCID $SLURM_NODEID $SLURM_LOCALID $SLURM_CPUS_PER_TASK $CUDA_VISIBLE_DEVICES" >>ranks
+mkdir -p runs/config && echo '{"exit": 0}' >>runs/config/journal.jsonl
 SH
 chmod +x stand-in
-MPILM=$PWD/stand-in submit slurm/pretrain_64gpu.sh config.yaml
+MPILM_LAUNCHER="" MPILM=$PWD/stand-in submit slurm/pretrain_64gpu.sh config.yaml
 follow 120
 tap_is "$(shown JobState)" COMPLETED "sbatch takes the script as it is"
 tap_is "$(sort -n ranks)" \
   "$(for i in $(seq 0 63); do echo "$i $((i / 8)) $((i % 8)) 12 0,1,2,3,4,5,6,7"; done)" \
   "64 ranks: each has its number on the node, 12 cores, and sees the 8 GPUs of its node"
+explain
+
+# Where the cluster gives each task its GPU.
+rm -r ranks runs
+MPILM=$PWD/stand-in MPILM_FLAGS=--gpus-per-task=1 submit --nodes=2 slurm/pretrain_64gpu.sh config.yaml
+follow 60
+tap_is "$(sort -n ranks)" "$(for i in $(seq 0 15); do echo "$i $((i / 8)) $((i % 8)) 12 $((i % 8))"; done)" \
+  "--gpus-per-task=1: a rank sees one GPU, that of its number"
 explain
 
 # Without a driver: a sentence, exit code 2, and no second start. On fewer ranks: 64 starts of MPI take long on few cores.
@@ -42,11 +52,19 @@ follow 60
 tap_is "$(shown JobState) $(column step cpu | tail -n 1)" "COMPLETED 20" "MPILM_BACKEND=cpu: it trains on the processors"
 explain
 
-# mpirun in the allocation, for an MPI that srun cannot start.
-MPILM_LAUNCHER=mpirun MPILM_RANKS=2 submit --nodes=2 slurm/pretrain_cpu.sh config.yaml --run.folder=by-mpirun
+# An MPI that srun cannot start: here one whose only PMI would be PMI2. Two ranks tried do not count each other.
+mkdir bin
+cat >bin/srun <<SH
+#!/bin/bash
+[ "\$1" != --mpi=list ] || exec echo "MPI plugin types are... none pmi2"
+exec $(command -v srun) "\$@"
+SH
+chmod +x bin/srun
+PATH=$PWD/bin:$PATH MPILM_LAUNCHER="" MPILM_RANKS=2 submit --nodes=2 slurm/pretrain_cpu.sh config.yaml --run.folder=by-mpirun
 follow 60
 tap_is "$(shown JobState) $(sed -n 's/.*"ranks": \([0-9]*\).*/\1/p' by-mpirun/journal.jsonl)" "COMPLETED 4" \
   "mpirun in the allocation: 4 ranks"
+job_says "by mpirun" "which the script found out"
 explain
 
 # tokenize.sh, and the benchmark over 1, 2, 4 nodes.
