@@ -9,6 +9,7 @@
 #include "batch/dataset.h"
 #include "slurm/hosts.h"
 #include "slurm/job.h"
+#include "train/backend.h"
 #include "train/threads.h"
 
 #include <errno.h>
@@ -80,7 +81,7 @@ static lm_status look_local(lm_preflight_rank *me, double *need, const lm_comm *
   const lm_kernels *k;
   *me = (lm_preflight_rank){.local_rank = comm->local_rank, .local_size = comm->local_size, .threads = lm_threads()};
   snprintf(me->host, sizeof me->host, "%s", comm->host);
-  LM_TRY(lm_kernels_select(&k, cfg != NULL ? (lm_backend)cfg->backend : LM_BACKEND_AUTO, err));
+  LM_TRY(lm_backend_start(&k, comm, cfg != NULL ? (lm_backend)cfg->backend : LM_BACKEND_AUTO, err));
   LM_TRY(hash_program(&me->program, err));
   if (cfg != NULL) {
     LM_TRY(hash_config(&me->config, options, err));

@@ -3,6 +3,7 @@
 #include "train/restore.h"
 
 #include "checkpoint/checkpoint.h"
+#include "train/backend.h"
 #include "train/state.h"
 
 #include <stdio.h>
@@ -73,9 +74,9 @@ static lm_status read_config(lm_restored *r, const lm_comm *comm, const char *pa
   return s;
 }
 
-static lm_status make_model(lm_restored *r, int backend, int precision, int max_B, lm_error *err)
+static lm_status make_model(lm_restored *r, const lm_comm *comm, int backend, int precision, int max_B, lm_error *err)
 {
-  LM_TRY(lm_kernels_select(&r->k, (lm_backend)backend, err));
+  LM_TRY(lm_backend_start(&r->k, comm, (lm_backend)backend, err));
   r->cfg.precision = precision;
   lm_dtype compute = lm_config_compute(&r->cfg, r->k);
   return lm_model_new(&r->model, &r->cfg.model.shape, r->k, compute, max_B, false, err);
@@ -100,7 +101,7 @@ lm_status lm_restore(lm_restored *out, const lm_comm *comm, const char *path, in
   LM_TRY(lm_agree(comm, comm->rank == 0 ? find_file(path, file, err) : LM_OK, err));
   lm_bcast(comm, file, sizeof file, 0); /* which is the newest, rank 0 says */
   lm_status s = read_config(out, comm, file, err);
-  if (s == LM_OK) s = lm_agree(comm, make_model(out, backend, precision, max_B, err), err);
+  if (s == LM_OK) s = lm_agree(comm, make_model(out, comm, backend, precision, max_B, err), err);
   if (s == LM_OK) s = read_weights(out, comm, file, err);
   if (s != LM_OK) lm_restored_free(out);
   return s;

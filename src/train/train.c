@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "config.h"
 #include "slurm/job.h"
+#include "train/backend.h"
 #include "train/changes.h"
 #include "train/evaluate.h"
 #include "train/replicas.h"
@@ -66,7 +67,7 @@ static lm_status make_model(lm_trainer *t, lm_error *err)
 static lm_status make_local(lm_trainer *t, lm_error *err)
 {
   const lm_config *cfg = t->cfg;
-  LM_TRY(lm_kernels_select(&t->k, (lm_backend)cfg->backend, err));
+  LM_TRY(lm_backend_start(&t->k, t->comm, (lm_backend)cfg->backend, err));
   t->compute = lm_config_compute(cfg, t->k);
   t->T = (int)cfg->model.shape.n_ctx;
   int64_t share = (cfg->batch.global + t->comm->size - 1) / t->comm->size;
