@@ -1,10 +1,9 @@
 /* benchmarks/attention.c - causal attention against the machine's rate of products, and its memory. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/clock.h"
-#include "kernels/kernels.h"
+#include "benchmarks/operand.h"
 #include <omp.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 static const struct {
   int B, T, H, H_kv, D;
@@ -13,30 +12,12 @@ static const struct {
 
 static const lm_kernels *k;
 
-static void *tensor(lm_dtype t, size_t n)
-{
-  void *p;
-  lm_error err;
-  if (k->alloc(&p, n * lm_dtype_size(t), "a tensor of the benchmark", &err) != LM_OK) {
-    fprintf(stderr, "%s\n", err.text);
-    exit(1);
-  }
-  for (size_t i = 0; i < n; i++) {
-    float x = (float)((i * 2654435761U) % 2048) / 1024 - 1;
-    if (t == LM_F32)
-      ((float *)p)[i] = x;
-    else
-      ((lm_bf16 *)p)[i] = lm_bf16_from_f32(x);
-  }
-  return p;
-}
-
 static void measure(lm_dtype t, int B, int T, int H, int H_kv, int D, double peak)
 {
   size_t rows = (size_t)B * (size_t)T, heads = (size_t)H + 2 * (size_t)H_kv;
-  void *qkv = tensor(t, rows * heads * (size_t)D), *dqkv = tensor(t, rows * heads * (size_t)D);
-  void *y = tensor(t, rows * (size_t)(H * D)), *dy = tensor(t, rows * (size_t)(H * D));
-  float *lse = tensor(LM_F32, rows * (size_t)H);
+  void *qkv = operand(k, t, rows * heads * (size_t)D), *dqkv = operand(k, t, rows * heads * (size_t)D);
+  void *y = operand(k, t, rows * (size_t)(H * D)), *dy = operand(k, t, rows * (size_t)(H * D));
+  float *lse = operand(k, LM_F32, rows * (size_t)H);
   const lm_attention a = {.B = B, .T = T, .H = H, .H_kv = H_kv, .D = D};
   double forward = 1e30, backward = 1e30, start = lm_clock();
 
@@ -60,11 +41,7 @@ static void measure(lm_dtype t, int B, int T, int H, int H_kv, int D, double pea
 
 int main(void)
 {
-  lm_error err;
-  if (lm_kernels_select(&k, LM_BACKEND_CPU, &err) != LM_OK) {
-    fprintf(stderr, "%s\n", err.text);
-    return 2;
-  }
+  k = operand_kernels();
   printf("loops for %s; GFLOP/s of the causal half, best of 0.3 s; share of the f32 product rate\n", k->isa);
   printf("type thr B     T   H  kv    D   forward backward     share\n");
   for (int t = LM_F32; t <= LM_BF16; t++)

@@ -1,11 +1,10 @@
 /* benchmarks/matmul.c - GFLOP/s of the products of GPT-2 124M, by shape, type and threads. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/clock.h"
-#include "kernels/kernels.h"
+#include "benchmarks/operand.h"
 #include <dnnl.h>
 #include <omp.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 /* Rows (tokens of a micro-batch), outputs, inputs: attention in and out, the two of the MLP, and the classifier. */
 static const struct {
@@ -14,24 +13,6 @@ static const struct {
               {4096, 2304, 768}, {4096, 768, 768}, {4096, 3072, 768}, {4096, 768, 3072}, {2048, 50304, 768}};
 
 static const lm_kernels *cpu;
-
-static void *tensor(lm_dtype t, size_t n)
-{
-  void *p;
-  lm_error err;
-  if (cpu->alloc(&p, n * lm_dtype_size(t), "a tensor of the benchmark", &err) != LM_OK) {
-    fprintf(stderr, "%s\n", err.text);
-    exit(1);
-  }
-  for (size_t i = 0; i < n; i++) {
-    float x = (float)((i * 2654435761U) % 2048) / 1024 - 1;
-    if (t == LM_F32)
-      ((float *)p)[i] = x;
-    else
-      ((lm_bf16 *)p)[i] = lm_bf16_from_f32(x);
-  }
-  return p;
-}
 
 typedef struct problem {
   lm_dtype t;
@@ -76,12 +57,12 @@ static double gflops(void (*f)(const problem *), const problem *p)
 static void measure(problem *p)
 {
   size_t M = (size_t)p->M, N = (size_t)p->N, K = (size_t)p->K;
-  p->x = tensor(p->t, M * K);
-  p->w = tensor(p->t, N * K);
-  p->y = tensor(p->t, M * N);
-  p->bias = tensor(p->t, N);
-  p->dw = tensor(LM_F32, N * K);
-  p->dbias = tensor(LM_F32, N);
+  p->x = operand(cpu, p->t, M * K);
+  p->w = operand(cpu, p->t, N * K);
+  p->y = operand(cpu, p->t, M * N);
+  p->bias = operand(cpu, p->t, N);
+  p->dw = operand(cpu, LM_F32, N * K);
+  p->dbias = operand(cpu, LM_F32, N);
   printf("%-4s %2d %5d x %5d x %4d  %8.1f %8.1f %8.1f", lm_dtype_name(p->t), omp_get_max_threads(), p->M, p->N, p->K,
          gflops(forward, p), gflops(input_gradient, p), gflops(weight_gradient, p));
   if (p->t == LM_F32) printf(" %8.1f", gflops(onednn, p));
@@ -92,12 +73,8 @@ static void measure(problem *p)
 
 int main(void)
 {
-  lm_error err;
   int most = omp_get_max_threads();
-  if (lm_kernels_select(&cpu, LM_BACKEND_CPU, &err) != LM_OK) {
-    fprintf(stderr, "%s\n", err.text);
-    return 2;
-  }
+  cpu = operand_kernels();
   printf("loops for %s; GFLOP/s, best of 0.1 s\n", cpu->isa);
   printf("type thr  rows x   out x   in    forward   dinput  dweight   oneDNN\n");
   for (int t = LM_F32; t <= LM_BF16; t++)

@@ -24,15 +24,6 @@ typedef struct lm_state_slice {
   bool optional;               /* where the file has neither, data stays as it is */
 } lm_state_slice;
 
-/** Write a state file completely or not at all. Collective.
- *  The file is laid out with HDF5 under a temporary name in the same folder, each rank writes its slices at their known
- *  offsets, the hashes of the buffers go to /integrity, then fsync, rename, fsync of the folder (doc/checkpoints.md).
- *  @param path   final name; what it names is replaced at the rename
- *  @return LM_EIO with path and system text, LM_ENOMEM; the file does not exist under its name then, or is the old one.
- *          LM_EINVAL: ranks disagree on the list, or their slices do not cover a tensor exactly once */
-lm_status lm_state_write(const lm_comm *comm, const char *path, const lm_state_slice *slices, size_t n,
-                         lm_error *err) LM_NODISCARD;
-
 /** How a save goes about its work. Plain data, the same on all ranks. */
 typedef struct lm_state_how {
   bool background; /* a thread of each rank writes and fsyncs while the caller goes on */
@@ -41,11 +32,16 @@ typedef struct lm_state_how {
 
 typedef struct lm_state_save lm_state_save; /* opaque: a save under way */
 
-/** lm_state_write() in two halves. Collective. When this returns the file is laid out and its space reserved; with
- *  `background` a thread that calls neither MPI nor HDF5 writes this rank's slices, else they are written.
+/** Begin to write a state file, completely or not at all. Collective.
+ *  The file is laid out with HDF5 under a temporary name in the same folder, each rank writes its slices at their known
+ *  offsets, the hashes of the buffers go to /integrity, then fsync, rename, fsync of the folder (doc/checkpoints.md).
+ *  When this returns the file is laid out and its space reserved; with `background` a thread that calls neither MPI nor
+ *  HDF5 writes this rank's slices, else they are written.
  *  @param[out] out  for lm_state_write_end(); NULL after a failure, which leaves nothing behind
+ *  @param path   final name; what it names is replaced at the rename
  *  @param comm, slices and their data  kept until then, unchanged
- *  @return as lm_state_write() */
+ *  @return LM_EIO with path and system text, LM_ENOMEM; the file does not exist under its name then, or is the old one.
+ *          LM_EINVAL: ranks disagree on the list, or their slices do not cover a tensor exactly once */
 lm_status lm_state_write_begin(lm_state_save **out, const lm_comm *comm, const char *path, const lm_state_slice *slices,
                                size_t n, const lm_state_how *how, lm_error *err) LM_NODISCARD;
 
@@ -53,7 +49,7 @@ lm_status lm_state_write_begin(lm_state_save **out, const lm_comm *comm, const c
 bool lm_state_write_done(const lm_state_save *save);
 
 /** Wait for this rank's share, agree, complete the file, give it its name. Collective. Frees save.
- *  @return as lm_state_write() */
+ *  @return as lm_state_write_begin() */
 lm_status lm_state_write_end(lm_state_save *save, lm_error *err) LM_NODISCARD;
 
 /** At most so many bytes has a state file of these tensors, in closed form. Local. @param ranks  that write it */

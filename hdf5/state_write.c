@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "hdf5/state_layout.h"
 
 #include <errno.h>
@@ -256,7 +257,9 @@ lm_status lm_state_write_begin(lm_state_save **out, const lm_comm *comm, const c
     return s;
   }
   w->threaded = how->background && start_thread(w);
-  if (!w->threaded) write_in_thread(w); /* without a thread the save is slower, not less safe */
+  if (how->background && !w->threaded)
+    lm_warn_all("%s: no thread for this save: it is written between two steps", path);
+  if (!w->threaded) write_in_thread(w); /* slower, not less safe */
   *out = w;
   return LM_OK;
 }
@@ -276,11 +279,4 @@ lm_status lm_state_write_end(lm_state_save *w, lm_error *err)
   if (s != LM_OK && w->comm->rank == 0) unlink(w->part); /* after lm_agree(): no rank writes to it any more */
   release(w);
   return s;
-}
-
-lm_status lm_state_write(const lm_comm *comm, const char *path, const lm_state_slice *slices, size_t n, lm_error *err)
-{
-  lm_state_save *save;
-  LM_TRY(lm_state_write_begin(&save, comm, path, slices, n, &(lm_state_how){0}, err));
-  return lm_state_write_end(save, err);
 }

@@ -28,8 +28,9 @@ static void print_overview(FILE *out)
 static lm_status print_help(const lm_command *c, lm_error *err)
 {
   lm_buffer text = {0};
-  lm_status s =
-      lm_options_write_help(c->options, c->n_options ? c->n_options : lm_options_count(c->options), &text, err);
+  lm_status s = lm_options_write_help(c->options, c->n_options, &text, err);
+  if (s == LM_OK && c->config_options != NULL)
+    s = lm_options_write_help(c->config_options, lm_options_count(c->config_options), &text, err);
   if (s == LM_OK) {
     printf("usage: ");
     for (const char *u = c->usage; *u != '\0'; u++)

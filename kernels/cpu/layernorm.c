@@ -1,19 +1,7 @@
 /* kernels/cpu/layernorm.c - LayerNorm, with the residual's sum in front of it. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernels/cpu/loop_files.h"
-#include "kernels/cpu/vector.h"
-
-enum {
-  SMALL = 1 << 14, /* elements that do not pay for a second thread */
-  ROWS = 128,      /* of a block of the backward, which stays in cache while its sums are made */
-  COLUMNS = 64,    /* of a thread's piece of the sums; in bf16 two cache lines */
-};
-
-LM_INLINE void add_branch(lm_dtype t, void *sum, const void *x, const void *branch, size_t at, size_t C)
-{
-#pragma omp simd
-  for (size_t i = at; i < at + C; i++) lm_store(t, sum, i, lm_load(t, x, i) + lm_load(t, branch, i));
-}
+#include "kernels/cpu/norm.h"
 
 LM_INLINE void normalise(lm_dtype t, void *y, const void *x, size_t at, float mean, float rstd, const void *gain,
                          const void *bias, size_t C)

@@ -3,6 +3,7 @@
 #include "kernels/cpu/product.h"
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/status.h"
 #include <dnnl.h>
 #include <omp.h>
@@ -145,6 +146,15 @@ static dnnl_primitive_desc_t describe_primitive(const lm_product_shape *s, dnnl_
   return pd;
 }
 
+/* Which of oneDNN's implementations it is: a slow one ("ref") shows here. */
+static void say_product(const lm_product_shape *s, dnnl_primitive_desc_t pd)
+{
+  const char *how = "?";
+  DNNL(dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&how));
+  lm_verbose("product [%lld, %lld] x [%lld, %lld], %s -> %s: %s", (long long)s->m, (long long)s->k, (long long)s->k,
+             (long long)s->n, lm_dtype_name((lm_dtype)s->type), lm_dtype_name((lm_dtype)s->to), how);
+}
+
 static lm_product *product_new(const lm_product_shape *s)
 {
   lm_product *p = calloc(1, sizeof *p);
@@ -164,6 +174,7 @@ static lm_product *product_new(const lm_product_shape *s)
   };
   dnnl_primitive_desc_t pd = describe_primitive(s, md);
   DNNL(dnnl_primitive_create(&p->primitive, pd));
+  say_product(s, pd);
   for (int i = 0; i < threads; i++) {
     for (int k = 0; k < SCRATCH; k++)
       DNNL(dnnl_memory_create(&p->of_thread[i].memory[k], BORROW(md[k]), engine, DNNL_MEMORY_NONE));

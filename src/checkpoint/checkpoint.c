@@ -61,6 +61,7 @@ lm_status lm_checkpoint_remove(const lm_buffer *paths, lm_error *err)
   lm_status s = LM_OK;
   for (size_t at = 0; at < paths->size; at += strlen(paths->data + at) + 1) {
     const char *path = paths->data + at;
+    lm_verbose("removes %s", path);
     if (unlink(path) != 0 && errno != ENOENT && s == LM_OK) s = lm_checkpoint_fail(err, LM_EIO, "remove", path);
   }
   return s;

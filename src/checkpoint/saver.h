@@ -30,7 +30,7 @@ lm_status lm_saver_prepare(lm_saver *s, const lm_state_slice *slices, size_t n, 
  *  then. Without, the state is on disk when this returns, under a temporary name.
  *  @param slices, their data  borrowed for the call; the same tensors at each save
  *  @param validation_loss  of this state; NaN where it was not evaluated
- *  @return as lm_state_write(); nothing is under way after a failure */
+ *  @return as lm_state_write_begin(); nothing is under way after a failure */
 lm_status lm_saver_begin(lm_saver *s, uint64_t step, const lm_state_slice *slices, size_t n, double validation_loss,
                          lm_error *err) LM_NODISCARD;
 
@@ -46,7 +46,8 @@ double lm_saver_seconds(const lm_saver *s);
 
 /** Wait for the save under way, complete it, give it its name, then remove what the policy no longer keeps. Collective.
  *  After a failure nothing was removed, and nothing is under way.
- *  @return as lm_state_write(), LM_EDAMAGED where the new file does not list; what cannot be removed is a warning */
+ *  @return as lm_state_write_begin(), LM_EDAMAGED where the new file does not list; what cannot be removed is a warning
+ */
 lm_status lm_saver_end(lm_saver *s, lm_error *err) LM_NODISCARD;
 
 /** Local; none may be under way. NULL is fine. */

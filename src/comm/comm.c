@@ -173,13 +173,6 @@ void lm_allgather(const lm_comm *comm, const void *mine, size_t n, void *out)
     MPI_Allgather(mine, (int)n, MPI_BYTE, out, (int)n, MPI_BYTE, comm->mpi);
 }
 
-uint64_t lm_exscan_u64(const lm_comm *comm, uint64_t mine)
-{
-  uint64_t below = 0;
-  if (comm->size > 1) MPI_Exscan(&mine, &below, 1, MPI_UINT64_T, MPI_SUM, comm->mpi);
-  return comm->rank == 0 ? 0 : below;
-}
-
 void lm_send(const lm_comm *comm, const void *bytes, size_t n, int to, enum lm_tag tag)
 {
   for (const char *p = bytes; n > 0;) {

@@ -70,9 +70,6 @@ void lm_bcast(const lm_comm *comm, void *bytes, size_t n, int root);
 /** Gather n bytes of each rank to all: out is [size * n] in rank order. Collective. */
 void lm_allgather(const lm_comm *comm, const void *mine, size_t n, void *out);
 
-/** Sum over the ranks below this one; 0 on rank 0. Collective. */
-uint64_t lm_exscan_u64(const lm_comm *comm, uint64_t mine);
-
 /** Hand n bytes from one rank to another: both call, with the same n. Any n. Blocking; n 0 sends nothing. */
 void lm_send(const lm_comm *comm, const void *bytes, size_t n, int to, enum lm_tag tag);
 void lm_receive(const lm_comm *comm, void *bytes, size_t n, int from, enum lm_tag tag);

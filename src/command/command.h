@@ -12,7 +12,8 @@ typedef struct lm_command {
   const char *summary; /* one line for `mpilm --help` */
   bool parallel;       /* runs on several ranks: MPI is started for it; the others are refused under mpirun -n N > 1 */
   const lm_option *options; /* for --help; NULL: none */
-  size_t n_options; /* 0: to the row without a name, or none */
+  size_t n_options;
+  const lm_option *config_options; /* of a config, to the row without a name: the rest of --help; NULL: none */
   /** Run it. Collective where parallel. argv[0] is the first word after the subcommand's name. */
   lm_status (*run)(const lm_comm *comm, int argc, char **argv, lm_error *err);
 } lm_command;

@@ -55,6 +55,8 @@ const lm_command lm_command_train = {
         "train CONFIG [--section.key=value]...\ntrain CONFIG --show-schedule [--svg FILE] [--section.key=value]...",
     .summary = "train a model, or go on training it: data -> checkpoints, metrics.jsonl",
     .parallel = true,
-    .options = lm_config_options,
+    .options = own_options,
+    .n_options = sizeof own_options / sizeof own_options[0],
+    .config_options = lm_config_options,
     .run = run,
 };

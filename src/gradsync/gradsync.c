@@ -1,5 +1,6 @@
 /* src/gradsync/gradsync.c - grads -> summed grads: the steps of a step. */
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/log.h"
 #include "base/memory.h"
 #include "gradsync/exchange.h"
 
@@ -178,6 +179,9 @@ lm_status lm_gradsync_new(lm_gradsync **out, const lm_comm *comm, const lm_param
   if (s != LM_OK) {
     lm_gradsync_free(*out);
     *out = NULL;
+  } else if ((*out)->plan.exchanges) {
+    lm_verbose("gradients: %zu buckets, %.2f MiB of each rank's part at most, exchanged %s backward", (*out)->n_buckets,
+               (double)((*out)->plan.most * sizeof(float)) / (1 << 20), cfg->overlap ? "during" : "after");
   }
   return s;
 }

@@ -13,9 +13,10 @@ const lm_option lm_config_options[] = {
      "what computes; auto is the first GPU backend that works, else the CPU; ref is slow and exact, for tests"},
     {"precision", LM_OPT_CHOICE, AT(precision), "auto", LM_PRECISION_WORDS, NULL,
      "type of weights and activations; bf16 and fp16 keep f32 master weights; auto is bf16 where the hardware is fast "
-     "at "
-     "it"},
-    {"verbose", LM_OPT_BOOL, AT(verbose), "false", NULL, NULL, "say more"},
+     "at it"},
+    {"verbose", LM_OPT_BOOL, AT(verbose), "false", NULL, NULL,
+     "say more: how each matrix product is computed, buckets of gradients, seconds of each phase of a step, what saves "
+     "took and removed"},
 
     {"run.folder", LM_OPT_STRING, AT(run.folder), "runs/default", NULL, NULL,
      "where checkpoints, metrics.jsonl and config.used.yaml go"},

@@ -215,12 +215,14 @@ static lm_status resume_step(const lm_trainer *t, uint64_t *step, lm_error *err)
 static lm_status load(lm_trainer *t, uint64_t only, bool *found, lm_error *err)
 {
   lm_state state = {0};
+  double begin = lm_clock();
   lm_progress loaded = {.scaler = lm_scaler_start(&t->cfg->scaler)};
   LM_TRY(lm_agree(t->comm, lm_state_to_load(&state, t->model, t->optimizer, &loaded, err), err));
   lm_status s =
       lm_checkpoint_resume(t->comm, t->cfg->run.folder, only, state.slices, state.n, &t->saved_step, found, err);
   lm_state_free(&state);
   if (s == LM_OK && *found) t->at = loaded;
+  if (s == LM_OK && *found) lm_verbose("the checkpoint was read and verified in %.2f s", lm_clock() - begin);
   return s;
 }
 
@@ -376,6 +378,7 @@ static lm_status end_save(lm_trainer *t, lm_error *err)
   if (s == LM_OK) {
     t->saved_step = step;
     lm_info("step %6" PRIu64 "  saved", step);
+    lm_verbose("step %6" PRIu64 "  its save took %.2f s from beginning to end", step, lm_saver_seconds(t->saver));
   }
   return tolerate(t, s, err);
 }
@@ -426,6 +429,14 @@ static void say_step(const lm_trainer *t, const lm_metrics_row *row)
   if (!isnan(row->val_loss)) lm_info("step %6" PRIu64 "  validation loss %.4f", row->step, row->val_loss);
 }
 
+static void say_phases(const lm_metrics_row *row)
+{
+  lm_verbose("step %6" PRIu64 "  seconds of the slowest rank: data %.4f, compute %.4f, reduce %.4f, update %.4f, "
+             "evaluation %.4f, checkpoint %.4f",
+             row->step, row->seconds.data, row->seconds.compute, row->seconds.reduce, row->seconds.update,
+             row->seconds.eval, row->seconds.checkpoint);
+}
+
 static bool due(uint64_t step, int64_t every)
 {
   return every > 0 && step % (uint64_t)every == 0;
@@ -463,7 +474,10 @@ static lm_status after_step(lm_trainer *t, lm_step_result *r, bool last, lm_erro
   row->seconds.checkpoint += lm_clock() - evaluated;
   double step = (double)row->batch * t->T / row->tokens_per_s;
   measure_stop(t, step + row->seconds.checkpoint, lm_saver_seconds(t->saver));
-  if (row->step % (uint64_t)t->cfg->log.every == 0 || last || row->skipped || !isnan(row->val_loss)) say_step(t, row);
+  if (row->step % (uint64_t)t->cfg->log.every == 0 || last || row->skipped || !isnan(row->val_loss)) {
+    say_step(t, row);
+    say_phases(row);
+  }
   return lm_agree(t->comm, t->metrics ? write_rows(t, row, err) : LM_OK, err);
 }
 

@@ -115,6 +115,13 @@ bool state_is(const lm_state_slice s[STATE_TENSORS], unsigned version)
   return true;
 }
 
+lm_status state_write(const lm_comm *comm, const char *path, const lm_state_slice *slices, size_t n, lm_error *err)
+{
+  lm_state_save *save;
+  LM_TRY(lm_state_write_begin(&save, comm, path, slices, n, &(lm_state_how){0}, err));
+  return lm_state_write_end(save, err);
+}
+
 bool state_ranks(const lm_comm *comm, int n, lm_comm *out)
 {
   *out = *comm;

@@ -19,6 +19,10 @@ void state_clear(lm_state_slice s[STATE_TENSORS]);
 /** Does every element of this rank have its value? Local. */
 bool state_is(const lm_state_slice s[STATE_TENSORS], unsigned version);
 
+/** Write a state file, with no thread. Collective; as lm_state_write_begin() and lm_state_write_end(). */
+lm_status state_write(const lm_comm *comm, const char *path, const lm_state_slice *slices, size_t n,
+                      lm_error *err) LM_NODISCARD;
+
 /** The first n ranks of comm as a communicator of their own; false on the others. Collective over comm. */
 bool state_ranks(const lm_comm *comm, int n, lm_comm *out);
 

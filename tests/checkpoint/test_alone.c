@@ -140,7 +140,7 @@ static lm_status read_once(void *context, lm_error *e)
 
 static lm_status write_once(void *context, lm_error *e)
 {
-  return lm_state_write(&world, context, state, STATE_TENSORS, e);
+  return state_write(&world, context, state, STATE_TENSORS, e);
 }
 
 static lm_status prepare_once(void *context, lm_error *e)
@@ -153,7 +153,7 @@ static lm_status prepare_once(void *context, lm_error *e)
 
 static void memory(int bad)
 {
-  tap_alone_no_memory(lm_state_write, &world, bad, write_once, file);
+  tap_alone_no_memory(lm_state_write_end, &world, bad, write_once, file);
   tap_alone_no_memory(lm_state_read, &world, bad, read_once, file);
   tap_alone_no_memory(lm_saver_prepare, &world, bad, save_once, file);
   tap_alone_no_memory(lm_saver_begin, &world, bad, save_once, NULL);
@@ -169,7 +169,7 @@ int main(int argc, char **argv)
   snprintf(file, sizeof file, "alone-%d.h5", id);
   snprintf(nowhere, sizeof nowhere, "%s/none/x.h5", run);
   state_new(state, &world, 1, 1);
-  tap_ok(lm_state_write(&world, file, state, STATE_TENSORS, &err) == LM_OK && prepare(run) == LM_OK, "a good start");
+  tap_ok(state_write(&world, file, state, STATE_TENSORS, &err) == LM_OK && prepare(run) == LM_OK, "a good start");
   saves++;
   for (int bad = 0; bad < world.size; bad++) {
     folders(bad);

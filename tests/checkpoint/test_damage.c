@@ -97,7 +97,7 @@ static void on_all_ranks(void)
 {
   lm_state_slice s[STATE_TENSORS];
   state_new(s, &world, 0, 7);
-  lm_status status = lm_state_write(&world, path, s, STATE_TENSORS, &err);
+  lm_status status = state_write(&world, path, s, STATE_TENSORS, &err);
   tap_ok(status == LM_OK, "all ranks write");
   for (int victim = 0; victim < world.size; victim++) {
     /* The bytes of the victim's slice are somewhere in the file, and nowhere else. */
@@ -146,7 +146,7 @@ int main(int argc, char **argv)
     return tap_end();
   }
   state_new(all, &self, 0, 3);
-  tap_ok(lm_state_write(&self, path, all, STATE_TENSORS, &err) == LM_OK && lm_file_read(path, &good, &err) == LM_OK,
+  tap_ok(state_write(&self, path, all, STATE_TENSORS, &err) == LM_OK && lm_file_read(path, &good, &err) == LM_OK,
          "a good file");
   every_byte();
   lengths();

@@ -26,7 +26,7 @@ static bool write_state(const lm_comm *comm, unsigned cut, unsigned version)
 {
   lm_state_slice s[STATE_TENSORS];
   state_new(s, comm, cut, version);
-  lm_status status = lm_state_write(comm, path, s, STATE_TENSORS, &err);
+  lm_status status = state_write(comm, path, s, STATE_TENSORS, &err);
   if (status != LM_OK) fprintf(stderr, "# %s\n", err.text);
   state_free(s);
   return status == LM_OK;
@@ -95,7 +95,7 @@ static void large_tensor(void)
   uint16_t *x = calloc(b - a + 1, sizeof *x);
   for (size_t i = a; i < b; i++) x[i - a] = (uint16_t)(i * 2654435761u >> 13);
   s.data = x;
-  tap_ok(lm_state_write(&world, path, &s, 1, &err) == LM_OK, "a tensor of 22 MB");
+  tap_ok(state_write(&world, path, &s, 1, &err) == LM_OK, "a tensor of 22 MB");
   free(x);
   s.begin = world.rank == 0 ? 3 : 4194304 * (size_t)world.rank - 1; /* next to where slabs of 8 MiB end */
   s.count = world.rank == 0 ? N - 3 : N - s.begin < 4194306 ? N - s.begin : 4194306;
@@ -117,7 +117,7 @@ static void conversions(void)
       {.name = "/f", .dtype = LM_F32, .ndim = 1, .shape = {4}, .count = mine, .data = f},
       {.name = "/b", .dtype = LM_BF16, .ndim = 2, .shape = {2, 2}, .count = mine, .data = b},
   };
-  tap_ok(lm_state_write(&world, path, s, 2, &err) == LM_OK, "f32 and bf16");
+  tap_ok(state_write(&world, path, s, 2, &err) == LM_OK, "f32 and bf16");
   s[0].dtype = LM_BF16;
   s[0].data = back;
   s[1].dtype = LM_F32;
