@@ -12,14 +12,17 @@
 
 static const struct {
   const char *name;
-  const char *counts; /* what the number after '@' counts; NULL: the fault has a duration instead */
+  const char *counts;  /* what the number after '@' counts; NULL: the fault has a duration instead */
+  const char *instead; /* what else it may count; NULL: nothing */
 } kinds[LM_FAULT_KINDS] = {
-    [LM_FAULT_DIE] = {"die", "step"},
-    [LM_FAULT_HANG] = {"hang", "step"},
-    [LM_FAULT_GRAD_INF] = {"grad_inf", "step"},
-    [LM_FAULT_FAIL_WRITE] = {"fail_write", "ckpt"},
-    [LM_FAULT_FLIP_WEIGHT] = {"flip_weight", "step"},
-    [LM_FAULT_SLOW_SAVE] = {"slow_save", NULL},
+    [LM_FAULT_DIE] = {"die", "step", NULL},
+    [LM_FAULT_HANG] = {"hang", "step", NULL},
+    [LM_FAULT_GRAD_INF] = {"grad_inf", "step", "sample"},
+    [LM_FAULT_GRAD_NAN] = {"grad_nan", "step", "sample"},
+    [LM_FAULT_LOSS_SPIKE] = {"loss_spike", "step", "sample"},
+    [LM_FAULT_FAIL_WRITE] = {"fail_write", "ckpt", NULL},
+    [LM_FAULT_FLIP_WEIGHT] = {"flip_weight", "step", NULL},
+    [LM_FAULT_SLOW_SAVE] = {"slow_save", NULL, NULL},
 };
 
 enum { MAX_FAULTS = 32 };
@@ -27,6 +30,7 @@ enum { MAX_FAULTS = 32 };
 static struct {
   lm_fault_kind kind;
   uint64_t n;
+  bool instead; /* n counts kinds[].instead */
   double seconds;
 } asked[MAX_FAULTS]; /* of this rank only */
 static size_t n_asked;
@@ -52,6 +56,7 @@ static bool read_seconds(const char *text, double *out)
 /* "@step5" or "@step5:rank2", after the name. */
 static bool read_place(const char *text, const char *counts, uint64_t *n, bool *everywhere, uint64_t *rank)
 {
+  if (counts == NULL) return false;
   size_t len = strlen(counts);
   char *end;
   if (*text != '@' || strncmp(text + 1, counts, len) != 0 || !read_number(text + 1 + len, &end, n)) return false;
@@ -70,10 +75,12 @@ static bool read_entry(const char *entry, int my_rank)
     bool everywhere = true;
     bool good = kinds[k].counts != NULL ? read_place(entry + len, kinds[k].counts, &n, &everywhere, &rank)
                                         : entry[len] == '=' && read_seconds(entry + len + 1, &seconds);
-    if (!good || n_asked == MAX_FAULTS) return false;
+    bool instead = !good && read_place(entry + len, kinds[k].instead, &n, &everywhere, &rank);
+    if (!(good || instead) || n_asked == MAX_FAULTS) return false;
     if (!everywhere && rank != (uint64_t)my_rank) return true;
     asked[n_asked].kind = k;
     asked[n_asked].n = n;
+    asked[n_asked].instead = instead;
     asked[n_asked++].seconds = seconds;
     return true;
   }
@@ -93,7 +100,7 @@ lm_status lm_fault_init(const char *list, int rank, lm_error *err)
       s = lm_fail(
           err, LM_EINVAL,
           "MPILM_FAULT: '%s' is no fault; want, for example, die@step5:rank2, hang@step4, grad_inf@step3:rank1, "
-          "fail_write@ckpt2 or slow_save=2s",
+          "loss_spike@sample40, fail_write@ckpt2 or slow_save=2s",
           entry);
   }
   free(copy);
@@ -103,7 +110,14 @@ lm_status lm_fault_init(const char *list, int rank, lm_error *err)
 bool lm_fault(lm_fault_kind kind, uint64_t n)
 {
   for (size_t i = 0; i < n_asked; i++)
-    if (asked[i].kind == kind && asked[i].n == n) return true;
+    if (asked[i].kind == kind && !asked[i].instead && asked[i].n == n) return true;
+  return false;
+}
+
+bool lm_fault_sample(lm_fault_kind kind, uint64_t first, uint64_t count)
+{
+  for (size_t i = 0; i < n_asked; i++)
+    if (asked[i].kind == kind && asked[i].instead && asked[i].n >= first && asked[i].n - first < count) return true;
   return false;
 }
 

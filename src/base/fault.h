@@ -11,7 +11,9 @@
 typedef enum lm_fault_kind {
   LM_FAULT_DIE,         /* die@step5:rank2: the process ends at once, as by SIGKILL */
   LM_FAULT_HANG,        /* hang@step4:rank1: the process stops answering */
-  LM_FAULT_GRAD_INF,    /* grad_inf@step3:rank1: a gradient is not finite */
+  LM_FAULT_GRAD_INF,    /* grad_inf@step3:rank1: a gradient is infinite; grad_inf@sample40: in the step that has it */
+  LM_FAULT_GRAD_NAN,    /* grad_nan@step3, grad_nan@sample40: it is not a number */
+  LM_FAULT_LOSS_SPIKE,  /* loss_spike@step3, loss_spike@sample40: the losses of a step are ten times what they are */
   LM_FAULT_FLIP_WEIGHT, /* flip_weight@step4:rank1: a bit of a weight changes after the step */
   LM_FAULT_FAIL_WRITE,  /* fail_write@ckpt2:rank0: a write of the process's 2nd save fails */
   LM_FAULT_SLOW_SAVE,   /* slow_save=2s, slow_save=200ms: half way through, a save pauses */
@@ -25,6 +27,10 @@ lm_status lm_fault_init(const char *list, int rank, lm_error *err) LM_NODISCARD;
 
 /** Is this fault asked for here, on this rank? Local. n counts steps, or saves, from 1. */
 bool lm_fault(lm_fault_kind kind, uint64_t n);
+
+/** Is it asked for at a sample in [first, first + count), positions in the data? Such a fault follows the data, not the
+ *  step, as a bad document would. Local. */
+bool lm_fault_sample(lm_fault_kind kind, uint64_t first, uint64_t count);
 
 /** Seconds asked for; 0: none. Local. */
 double lm_fault_seconds(lm_fault_kind kind);

@@ -1,4 +1,4 @@
-/* src/train/journal.c - RUN/journal.jsonl: one JSON object a start, and whether the starts get anywhere. */
+/* src/train/journal.c - RUN/journal.jsonl: a JSON object a start or rollback, and whether the starts get anywhere. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "train/journal.h"
 
@@ -22,7 +22,8 @@ enum { ROOM = 1536 };
 
 struct lm_journal {
   int fd;
-  off_t at; /* of this start's entry */
+  off_t at;   /* of this start's entry */
+  off_t next; /* the end of the file */
   char *path;
   lm_buffer head, line; /* what the start was; the entry */
   lm_journal_entry now;
@@ -90,6 +91,10 @@ static lm_status add_hosts(lm_buffer *all, const json_t *row, lm_error *err)
 static lm_status add_row(struct past *p, const char *text, size_t n, lm_error *err)
 {
   struct earlier e = read_row(text, n);
+  if (json_object_get(e.row, "rollback") != NULL) {
+    json_decref(e.row);
+    return LM_OK;
+  }
   json_decref(p->last.row);
   p->last = e;
   p->starts++;
@@ -184,6 +189,7 @@ static lm_status write_entry(lm_journal *j, const char *how, bool sync, lm_error
   if (j->line.size < room) memset(j->line.data + j->line.size, ' ', room - j->line.size);
   j->line.data[room - 1] = '\n';
   LM_TRY(lm_pwrite_all(j->fd, j->path, j->line.data, room, j->at, err));
+  if (j->next < j->at + (off_t)room) j->next = j->at + (off_t)room;
   if (sync && fsync(j->fd) != 0) return lm_fail(err, LM_EIO, "%s: cannot fsync: %s", j->path, strerror(errno));
   return LM_OK;
 }
@@ -200,11 +206,16 @@ static lm_status add_names(lm_buffer *b, const char (*hosts)[64], int size, lm_e
   return lm_buffer_printf(b, err, "]");
 }
 
+static void write_time(char out[32])
+{
+  time_t seconds = time(NULL);
+  strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", gmtime(&seconds));
+}
+
 static lm_status describe_start(lm_journal *j, const char (*hosts)[64], int size, lm_error *err)
 {
   char now[32];
-  time_t seconds = time(NULL);
-  strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime(&seconds));
+  write_time(now);
   LM_TRY(lm_buffer_printf(&j->head, err, "{\"start\": \"%s\"", now));
   LM_TRY(add_text(&j->head, "job", lm_slurm_job_id(), 100, err));
   LM_TRY(lm_buffer_printf(&j->head, err, ", \"restart\": %ld", lm_slurm_restarts()));
@@ -285,6 +296,28 @@ lm_status lm_journal_note(lm_journal *j, const lm_journal_entry *now, lm_error *
   bool saved = now->saved != j->now.saved;
   j->now = *now;
   return write_entry(j, ", \"exit\": null", saved, err);
+}
+
+static lm_status describe_rollback(lm_buffer *line, const lm_journal_rollback *what, lm_error *err)
+{
+  char now[32];
+  write_time(now);
+  LM_TRY(lm_buffer_printf(line, err,
+                          "{\"rollback\": \"%s\", \"bad_step\": %" PRIu64 ", \"to_step\": %" PRIu64
+                          ", \"samples_left_out\": [%" PRIu64 ", %" PRIu64 "]",
+                          now, what->bad, what->to, what->from_sample, what->to_sample));
+  LM_TRY(add_text(line, "why", what->why, 300, err));
+  return lm_buffer_printf(line, err, "}\n");
+}
+
+lm_status lm_journal_add_rollback(lm_journal *j, const lm_journal_rollback *what, lm_error *err)
+{
+  j->line.size = 0;
+  LM_TRY(describe_rollback(&j->line, what, err));
+  LM_TRY(lm_pwrite_all(j->fd, j->path, j->line.data, j->line.size, j->next, err));
+  j->next += (off_t)j->line.size;
+  if (fsync(j->fd) != 0) return lm_fail(err, LM_EIO, "%s: cannot fsync: %s", j->path, strerror(errno));
+  return LM_OK;
 }
 
 void lm_journal_close(lm_journal *j, lm_status s, const lm_error *err)

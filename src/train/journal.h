@@ -1,4 +1,4 @@
-/* src/train/journal.h - RUN/journal.jsonl: one JSON object a start, and whether the starts get anywhere. */
+/* src/train/journal.h - RUN/journal.jsonl: a JSON object a start or rollback, and whether the starts get anywhere. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #ifndef LM_TRAIN_JOURNAL_H
 #define LM_TRAIN_JOURNAL_H
@@ -25,6 +25,16 @@ lm_status lm_journal_open(lm_journal **out, const lm_comm *comm, const char *run
 
 /** Write what this start has reached over its entry, in one write: a killed start leaves its last state. Local. */
 lm_status lm_journal_note(lm_journal *j, const lm_journal_entry *now, lm_error *err) LM_NODISCARD;
+
+/** A step of which the run went back to a checkpoint. Plain data. */
+typedef struct lm_journal_rollback {
+  uint64_t bad, to;                /* the step that was not to be trusted, and the one that the run went back to */
+  uint64_t from_sample, to_sample; /* positions in the data: [from, to) is jumped over */
+  const char *why;                 /* borrowed */
+} lm_journal_rollback;
+
+/** Add a row below this start's entry. Local. @return LM_EIO, LM_ENOMEM */
+lm_status lm_journal_add_rollback(lm_journal *j, const lm_journal_rollback *what, lm_error *err) LM_NODISCARD;
 
 /** How this start ended: its status, and the sentence and host of a failure. Local. NULL is fine. */
 void lm_journal_close(lm_journal *j, lm_status s, const lm_error *err);

@@ -93,6 +93,7 @@ static lm_status format(lm_buffer *line, const lm_metrics_row *row, lm_error *er
   LM_TRY(lm_buffer_printf(line, err, ", \"loss_scale\": %.9g, \"skipped\": %s, \"batch\": %llu, \"tokens\": %llu",
                           row->loss_scale, row->skipped ? "true" : "false", (unsigned long long)row->batch,
                           (unsigned long long)row->tokens));
+  if (!isnan(row->loss_z)) LM_TRY(number(line, "loss_z", row->loss_z, err));
   if (!isnan(row->val_loss)) LM_TRY(number(line, "val_loss", row->val_loss, err));
   LM_TRY(number(line, "tokens_per_s", row->tokens_per_s, err));
   LM_TRY(number(line, "mfu", row->mfu, err));

@@ -13,7 +13,8 @@ typedef struct lm_metrics_row {
   double loss, grad_norm, lr, val_loss;
   uint64_t batch;    /* samples of this step, over all ranks */
   double loss_scale; /* 1 but in fp16 */
-  bool skipped;      /* the update was not applied: a gradient was not finite */
+  bool skipped;      /* the update was not applied: a gradient was not finite, or the loss a spike */
+  double loss_z;     /* lm_monitor_z(); NaN: no detector, or too few losses */
   double tokens_per_s, mfu;
   struct {
     double data, compute, reduce, update, eval, checkpoint;

@@ -43,7 +43,7 @@ const lm_option lm_config_options[] = {
      "never "
      "arrived is named and the job ends with exit code 1; 0 is for ever"},
     {"run.max_skipped", LM_OPT_INT, AT(run.max_skipped), "20", "[0, 1e9]", "steps",
-     "so many non-finite updates in a row are left out; one more ends the run with exit code 1"},
+     "so many updates in a row are left out (train.nonfinite, train.spike); one more ends the run with exit code 1"},
     {"run.max_stalled", LM_OPT_INT, AT(run.max_stalled), "3", "[0, 1e6]", "starts",
      "after so many starts in a row that saved no new step, the next ends with exit code 76; 0 is never"},
     {"run.deadline_margin", LM_OPT_FLOAT, AT(run.deadline_margin), "60", "[0, 86400]", "seconds",
@@ -106,6 +106,18 @@ const lm_option lm_config_options[] = {
      "times the square of log sum exp of the logits is added to the loss of training; PaLM used 1e-4"},
     {"train.label_smoothing", LM_OPT_FLOAT, AT(train.label_smoothing), "0", "[0, 1)", NULL,
      "share of a target's probability that all tokens have in common, in training"},
+    {"train.nonfinite", LM_OPT_CHOICE, AT(train.nonfinite), "skip", "skip|stop|rollback", NULL,
+     "where loss or gradient is not finite the update is left out; then: go on, end the run with exit code 1, or go "
+     "back "
+     "to the last checkpoint and jump over the data since; an fp16 overflow that the loss scale can mend is skipped"},
+    {"train.spike", LM_OPT_CHOICE, AT(train.spike), "off", "skip|stop|rollback|off", NULL,
+     "what a loss far above those before it means, as train.nonfinite; off: it is not looked for"},
+    {"train.spike_z", LM_OPT_FLOAT, AT(train.spike_z), "6", "[1, 1000]", "deviations",
+     "so many standard deviations above the mean of the last train.spike_window losses a loss is a spike"},
+    {"train.spike_window", LM_OPT_INT, AT(train.spike_window), "128", "[2, 1024]", "updates",
+     "losses of the last applied updates that a loss is compared with; before there are so many nothing is a spike"},
+    {"train.max_rollbacks", LM_OPT_INT, AT(train.max_rollbacks), "5", "[0, 1e6]", "rollbacks",
+     "a run goes back so often in all, over its restarts; once more ends it with exit code 1"},
 
     {"batch.global", LM_OPT_INT, AT(batch.global), "8", "[1, 1e9]", "sequences",
      "sequences of an update, over all ranks; any number of ranks divides them"},

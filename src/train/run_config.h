@@ -16,6 +16,9 @@ typedef enum lm_precision { LM_PRECISION_F32, LM_PRECISION_BF16, LM_PRECISION_FP
 
 typedef enum lm_lr_scaling { LM_LR_SCALING_NONE, LM_LR_SCALING_LINEAR, LM_LR_SCALING_SQRT } lm_lr_scaling;
 
+/** What a step whose numbers are not to be trusted means; its update is never applied. In the order of the words. */
+typedef enum lm_bad_step { LM_BAD_SKIP, LM_BAD_STOP, LM_BAD_ROLLBACK, LM_BAD_OFF } lm_bad_step;
+
 /** A run's configuration. Plain data; texts live as long as the lm_options that filled it. doc/parameters.md. */
 typedef struct lm_config {
   int backend;   /* lm_backend */
@@ -42,6 +45,9 @@ typedef struct lm_config {
   } data;
   struct {
     double z_loss, label_smoothing;
+    int nonfinite, spike; /* lm_bad_step */
+    double spike_z;
+    int64_t spike_window, max_rollbacks;
   } train;
   struct {
     int64_t global, ramp_start, ramp_tokens, micro;

@@ -78,6 +78,20 @@ static void add_progress(lm_state *out, lm_progress *p, bool mine)
   out->slices[out->n++] = scalar("/rng/key", &p->key, mine);
 }
 
+/* What checkpoints of older versions lack. */
+static void add_monitor(lm_state *out, lm_progress *p, bool mine)
+{
+  lm_state_slice losses = {.name = "/monitor/losses",
+                           .dtype = LM_F32,
+                           .ndim = 1,
+                           .shape = {LM_MONITOR_MOST},
+                           .count = mine ? LM_MONITOR_MOST : 0,
+                           .data = p->monitor.losses};
+  out->slices[out->n++] = losses;
+  out->slices[out->n++] = scalar("/monitor/count", &p->monitor.count, mine);
+  out->slices[out->n++] = scalar("/progress/rollbacks", &p->rollbacks, mine);
+}
+
 static void add_text(lm_state *out, const char *name, const char *text, bool mine)
 {
   size_t n = strlen(text);
@@ -154,6 +168,7 @@ lm_status lm_state_to_save(lm_state *out, const lm_comm *comm, lm_model *m, lm_o
   LM_TRY(make(out, table, err));
   add_to_save(out, comm, m, opt);
   add_progress(out, p, comm->rank == 0);
+  add_monitor(out, p, comm->rank == 0);
   if (lm_model_compute(m) == LM_F16) add_scaler(out, &p->scaler, comm->rank == 0);
   out->slices[out->n++] = scalar("/provenance/world", &from->world, comm->rank == 0);
   out->slices[out->n++] = scalar("/provenance/vocab_fingerprint", &from->vocab, comm->rank == 0);
@@ -175,6 +190,7 @@ lm_status lm_state_to_load(lm_state *out, lm_model *m, lm_optimizer *opt, lm_pro
   add_to_load(out, m, opt, false);
   add_progress(out, p, true);
   size_t before = out->n;
+  add_monitor(out, p, true);
   if (opt != NULL && lm_model_compute(m) == LM_F16) add_scaler(out, &p->scaler, true);
   for (size_t i = before; i < out->n; i++) out->slices[i].optional = true;
   return LM_OK;

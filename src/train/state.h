@@ -7,17 +7,21 @@
 #include "model/model.h"
 #include "optim/optimizer.h"
 #include "optim/scaler.h"
+#include "train/monitor.h"
 
-/** Where a run stands. Plain data, the same on all ranks; /progress, /rng and, in fp16, /scaler of a
+/** Where a run stands. Plain data, the same on all ranks; /progress, /rng, /monitor and, in fp16, /scaler of a
  * checkpoint, field by field. */
 typedef struct lm_progress {
-  uint64_t step;     /* steps done, skipped ones included: the data position follows from it */
-  uint64_t applied;  /* updates applied: the optimizer's counter, the schedule's argument */
-  uint64_t tokens;   /* targets trained on */
-  uint64_t position; /* samples drawn from the endless sequence of shuffled epochs */
-  uint64_t skipped;  /* non-finite steps in a row until now */
-  lm_scaler scaler;  /* fp16 only */
-  uint64_t key;      /* of Philox4x32-10: run.seed; every counter follows from the position and the step */
+  uint64_t step;    /* steps done, skipped ones included */
+  uint64_t applied; /* updates applied: the optimizer's counter, the schedule's argument */
+  uint64_t tokens;  /* targets trained on */
+  uint64_t
+      position; /* in the endless sequence of shuffled epochs: samples drawn, and those that rollbacks jumped over */
+  uint64_t skipped;   /* steps in a row until now whose update was left out */
+  uint64_t rollbacks; /* of the run so far */
+  lm_monitor monitor;
+  lm_scaler scaler; /* fp16 only */
+  uint64_t key;     /* of Philox4x32-10: run.seed; every counter follows from the position and the step */
 } lm_progress;
 
 /** What a checkpoint says of where it came from. Borrowed for the save; the same on all ranks. */
@@ -45,7 +49,7 @@ lm_status lm_state_to_save(lm_state *out, const lm_comm *comm, lm_model *m, lm_o
 /** The slices that this rank reads: all weights and scalars, and what it owns of the optimizer's tensors. Local.
  *  Masters are read where there are some, whatever the precision of the run that wrote the file.
  *  @param opt  NULL: weights only, as they were used (generate, eval)
- *  @param p    its scaler is kept where the file has none */
+ *  @param p    its scaler and monitor are kept where the file has none */
 lm_status lm_state_to_load(lm_state *out, lm_model *m, lm_optimizer *opt, lm_progress *p, lm_error *err) LM_NODISCARD;
 
 /** The slices of a new run that begins with the weights of another: the masters where the file has them, else its

@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <sys/resource.h>
 
 /* What a rank brings to the step's one small reduction: sums, then maxima. */
@@ -44,13 +45,19 @@ static double loss_factor(const lm_trainer *t)
   return (double)t->at.scaler.scale / exp2(ceil(log2(tokens)));
 }
 
+/* Does MPILM_FAULT mean this step, or a sample of it? */
+static bool asked_for(const lm_trainer *t, lm_fault_kind kind)
+{
+  return lm_fault(kind, t->at.step + 1) || lm_fault_sample(kind, t->at.position, batch_now(t));
+}
+
 /* Backward is through with the gradients from here on. What MPILM_FAULT asks of them comes before they are sent. */
 static void gradients_ready(void *context, size_t from)
 {
-  static const float inf = INFINITY;
   lm_trainer *t = context;
-  if (from == 0 && lm_fault(LM_FAULT_GRAD_INF, t->at.step + 1))
-    t->k->to_device(lm_model_gradients(t->model), &inf, sizeof inf);
+  const float bad = asked_for(t, LM_FAULT_GRAD_NAN) ? NAN : INFINITY;
+  if (from == 0 && (isnan(bad) || asked_for(t, LM_FAULT_GRAD_INF)))
+    t->k->to_device(lm_model_gradients(t->model), &bad, sizeof bad);
   lm_gradsync_ready(t->sync, from);
 }
 
@@ -63,6 +70,14 @@ static lm_train_args train_args(lm_trainer *t, uint64_t sample)
       .objective = {.z_loss = (float)t->cfg->train.z_loss, .label_smoothing = (float)t->cfg->train.label_smoothing},
       .ready = gradients_ready,
       .context = t};
+}
+
+void lm_trainer_jump(lm_trainer *t, uint64_t position)
+{
+  t->at.position = position;
+  t->ahead.step = t->at.step;
+  t->ahead.position = position;
+  t->ahead.done = 0;
 }
 
 /* Ask for the micro-batches that follow, of this step and the next ones, as far as the ring goes. */
@@ -93,7 +108,9 @@ static void take_losses(lm_trainer *t, struct shares *mine)
 {
   double sums[LM_MODEL_BEGUN], begin = lm_clock();
   int n = lm_model_train_end(t->model, sums);
+  bool spike = asked_for(t, LM_FAULT_LOSS_SPIKE);
   for (int i = 0; i < n; i++) {
+    if (spike) sums[i] *= 10;
     mine->loss += sums[i];
     if (t->losses != NULL) t->losses[mine->sequence++] = sums[i];
   }
@@ -155,18 +172,28 @@ static double sum_losses(lm_trainer *t)
   return sum;
 }
 
-/* The norm is the same on all ranks, so all decide alike. Collective. @return false: not finite, nothing was changed */
-static bool update(lm_trainer *t, const struct shares *all, lm_metrics_row *row)
+/* Sums of gradients -> the gradient of the mean loss. */
+static double mean_factor(const lm_trainer *t, const struct shares *all)
 {
-  double mean = 1 / (all->targets * loss_factor(t)), clip = t->cfg->optim.clip;
-  row->grad_norm = sqrt(lm_gradsync_squares(t->sync)) * mean;
+  return 1 / (all->targets * loss_factor(t));
+}
+
+/* Collective. */
+static void describe_update(lm_trainer *t, const struct shares *all, lm_metrics_row *row)
+{
+  row->grad_norm = sqrt(lm_gradsync_squares(t->sync)) * mean_factor(t, all);
   row->lr = lm_schedule_lr(&t->schedule, (int64_t)t->at.applied);
   row->loss_scale = t->compute == LM_F16 ? (double)t->at.scaler.scale : 1;
-  if (!isfinite(row->grad_norm) || !isfinite(row->loss)) return false;
+}
+
+/* Collective. */
+static void update(lm_trainer *t, const struct shares *all, const lm_metrics_row *row)
+{
+  double mean = mean_factor(t, all), clip = t->cfg->optim.clip;
   double scale = clip > 0 && row->grad_norm > clip ? mean * (clip / row->grad_norm) : mean;
   lm_optimizer_step(t->optimizer, lm_gradsync_sums(t->sync), (float)row->lr, (float)scale, (int64_t)t->at.applied + 1);
   lm_gradsync_gather(t->sync, lm_model_weights(t->model), t->compute);
-  return true;
+  lm_monitor_add(&t->at.monitor, row->loss);
 }
 
 /* Which tensor was the first to go wrong, on any rank? Its name, or that the loss itself did. Collective. */
@@ -176,16 +203,37 @@ static const char *first_not_finite(const lm_trainer *t)
   return first != NULL ? first->name : "no tensor, but the loss";
 }
 
-/* Afterwards: the next step's scale, and words on a step that was left out. */
-static void follow_overflow(lm_trainer *t, bool applied)
+/* May the update be applied? All that is looked at is the same on all ranks, so all decide alike. Collective. */
+static lm_bad_step judge(lm_trainer *t, lm_step_result *out)
+{
+  double mean = NAN, z = NAN;
+  lm_metrics_row *row = &out->row;
+  if (t->cfg->train.spike != LM_BAD_OFF && isfinite(row->loss))
+    z = lm_monitor_z(&t->at.monitor, t->cfg->train.spike_window, row->loss, &mean);
+  row->loss_z = z;
+  if (!isfinite(row->grad_norm) || !isfinite(row->loss)) {
+    snprintf(out->why, sizeof out->why, "not finite in %s", first_not_finite(t));
+    bool overflow = t->compute == LM_F16 && isfinite(row->loss) && (double)t->at.scaler.scale > t->cfg->scaler.min;
+    return overflow ? LM_BAD_SKIP : (lm_bad_step)t->cfg->train.nonfinite;
+  }
+  if (!(z > t->cfg->train.spike_z)) return LM_BAD_OFF;
+  snprintf(out->why, sizeof out->why,
+           "the loss, %.4f, is %.1f deviations above %.4f, the mean of the last %lld updates", row->loss, z, mean,
+           (long long)t->cfg->train.spike_window);
+  return (lm_bad_step)t->cfg->train.spike;
+}
+
+/* The next step's scale, and words on a step that was left out. */
+static void follow(lm_trainer *t, const lm_step_result *r)
 {
   float before = t->at.scaler.scale;
-  if (t->compute == LM_F16) lm_scaler_update(&t->at.scaler, &t->cfg->scaler, !applied);
-  if (!applied && t->compute == LM_F16)
-    lm_info("step %6" PRIu64 "  left out: not finite in %s; the loss scale was %g and is now %g", t->at.step + 1,
-            first_not_finite(t), (double)before, (double)t->at.scaler.scale);
-  else if (!applied)
-    lm_warn("step %" PRIu64 ": the update is left out: not finite in %s", t->at.step + 1, first_not_finite(t));
+  bool finite = isfinite(r->row.grad_norm) && isfinite(r->row.loss);
+  if (t->compute == LM_F16) lm_scaler_update(&t->at.scaler, &t->cfg->scaler, !finite);
+  if (!finite && t->compute == LM_F16)
+    lm_info("step %6" PRIu64 "  left out: %s; the loss scale was %g and is now %g", t->at.step + 1, r->why,
+            (double)before, (double)t->at.scaler.scale);
+  else if (r->bad != LM_BAD_OFF)
+    lm_warn("step %" PRIu64 ": the update is left out: %s", t->at.step + 1, r->why);
 }
 
 static uint64_t peak_memory(void)
@@ -259,8 +307,11 @@ lm_status lm_trainer_step(lm_trainer *t, lm_step_result *out, lm_error *err)
   row->loss = s.loss / s.targets;
   row->batch = batch_now(t);
   describe_samples(t, row);
-  bool applied = update(t, &s, row);
-  follow_overflow(t, applied);
+  describe_update(t, &s, row);
+  out->bad = judge(t, out);
+  bool applied = out->bad == LM_BAD_OFF;
+  if (applied) update(t, &s, row);
+  follow(t, out);
   advance(t, &s, applied);
   faults_after(t, t->at.step);
   double end = lm_clock();

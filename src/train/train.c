@@ -226,6 +226,13 @@ static lm_status load(lm_trainer *t, uint64_t only, bool *found, lm_error *err)
   return s;
 }
 
+/* The masters are there: bring the weights that follow from them to all ranks. Collective. */
+static void publish(lm_trainer *t)
+{
+  lm_optimizer_publish(t->optimizer);
+  lm_gradsync_gather(t->sync, lm_model_weights(t->model), t->compute);
+}
+
 static lm_status start(lm_trainer *t, const lm_options *options, lm_error *err)
 {
   bool found = false;
@@ -242,9 +249,17 @@ static lm_status start(lm_trainer *t, const lm_options *options, lm_error *err)
   } else {
     LM_TRY(begin_anew(t, err));
   }
-  lm_optimizer_publish(t->optimizer);
-  lm_gradsync_gather(t->sync, lm_model_weights(t->model), t->compute);
+  publish(t);
   return LM_OK;
+}
+
+/* Rows after the step that the run goes on from are cut. */
+static lm_status open_metrics(lm_trainer *t, lm_error *err)
+{
+  char path[PATH_MAX];
+  lm_metrics_close(t->metrics);
+  snprintf(path, sizeof path, "%s/metrics.jsonl", t->cfg->run.folder);
+  return lm_metrics_open(&t->metrics, path, t->at.step, err);
 }
 
 static lm_status open_files(lm_trainer *t, const lm_options *options, lm_error *err)
@@ -254,8 +269,7 @@ static lm_status open_files(lm_trainer *t, const lm_options *options, lm_error *
   if (t->comm->rank != 0) return LM_OK;
   snprintf(path, sizeof path, "%s/config.used.yaml", t->cfg->run.folder);
   LM_TRY(lm_file_replace(path, t->config_text.data, t->config_text.size, err));
-  snprintf(path, sizeof path, "%s/metrics.jsonl", t->cfg->run.folder);
-  return lm_metrics_open(&t->metrics, path, t->at.step, err);
+  return open_metrics(t, err);
 }
 
 static double mib(size_t bytes)
@@ -425,7 +439,7 @@ static void say_step(const lm_trainer *t, const lm_metrics_row *row)
           "%d:%02d left%s",
           row->step, (long long)t->cfg->run.steps, row->loss, row->grad_norm, row->lr, row->tokens_per_s,
           100 * row->mfu, 1e3 * (double)row->batch * t->T / row->tokens_per_s, (int)left / 60, (int)left % 60,
-          row->skipped ? "  SKIPPED: not finite" : "");
+          row->skipped ? "  SKIPPED" : "");
   if (!isnan(row->val_loss)) lm_info("step %6" PRIu64 "  validation loss %.4f", row->step, row->val_loss);
 }
 
@@ -482,15 +496,71 @@ static lm_status after_step(lm_trainer *t, lm_step_result *r, bool last, lm_erro
 }
 
 /* Collective: a save on its way is completed, so that the last checkpoint is what the words say. */
-static lm_status too_many_skipped(lm_trainer *t, lm_error *err)
+static lm_status too_many_skipped(lm_trainer *t, const lm_step_result *r, lm_error *err)
 {
   if (t->at.skipped <= (uint64_t)t->cfg->run.max_skipped) return LM_OK;
   LM_TRY(end_save(t, err));
   return lm_fail(err, LM_ENUMERIC,
                  "step %" PRIu64 ": %" PRIu64
-                 " updates in a row were not finite, run.max_skipped allows %lld; the last "
+                 " updates in a row were left out, the last one: %s; run.max_skipped allows %lld; the last "
                  "checkpoint is that of step %" PRIu64,
-                 t->at.step, t->at.skipped, (long long)t->cfg->run.max_skipped, t->saved_step);
+                 t->at.step, t->at.skipped, r->why, (long long)t->cfg->run.max_skipped, t->saved_step);
+}
+
+/* ---- a step that is not to be trusted ---- */
+
+/* The state of the last checkpoint, or of the start where there is none. */
+static lm_status go_back(lm_trainer *t, lm_error *err)
+{
+  bool found;
+  lm_watchdog_phase(t->watchdog, t->at.step, "rollback");
+  LM_TRY(load(t, UINT64_MAX, &found, err));
+  if (!found) LM_TRY(begin_anew(t, err));
+  publish(t);
+  if (t->started_step > t->at.step) t->started_step = t->at.step;
+  return LM_OK;
+}
+
+static lm_status note_rollback(lm_trainer *t, const lm_journal_rollback *what, lm_error *err)
+{
+  if (t->comm->rank != 0) return LM_OK;
+  LM_TRY(lm_journal_add_rollback(t->journal, what, err));
+  return open_metrics(t, err);
+}
+
+/* Back to the last checkpoint, and on with the data behind the bad step. The checkpoint is written again with the new
+ * place in the data: what was jumped over stays so, whenever the run is resumed. Collective. */
+static lm_status roll_back(lm_trainer *t, const char *why, lm_error *err)
+{
+  uint64_t rollbacks = t->at.rollbacks + 1, allowed = (uint64_t)t->cfg->train.max_rollbacks;
+  lm_journal_rollback what = {.bad = t->at.step, .to_sample = t->at.position, .why = why};
+  LM_TRY(end_save(t, err));
+  if (rollbacks > allowed)
+    return lm_fail(err, LM_ENUMERIC,
+                   "step %" PRIu64 ": %s; the run went back %" PRIu64
+                   " times, train.max_rollbacks allows no more; the last checkpoint is that of step %" PRIu64,
+                   what.bad, why, allowed, t->saved_step);
+  LM_TRY(go_back(t, err));
+  what.to = t->at.step;
+  what.from_sample = t->at.position;
+  t->at.rollbacks = rollbacks;
+  lm_trainer_jump(t, what.to_sample);
+  LM_TRY(save(t, &(lm_metrics_row){.loss = NAN, .val_loss = NAN}, true, err));
+  lm_warn("step %" PRIu64 ": back to step %" PRIu64 ", rollback %" PRIu64 " of at most %" PRIu64 "; samples %" PRIu64
+          " to %" PRIu64 " of the data are left out",
+          what.bad, what.to, rollbacks, allowed, what.from_sample, what.to_sample - 1);
+  return lm_agree(t->comm, note_rollback(t, &what, err), err);
+}
+
+/* Go on, end, or go back: as the config says of such a step. Collective. */
+static lm_status follow_bad_step(lm_trainer *t, const lm_step_result *r, lm_error *err)
+{
+  if (r->bad == LM_BAD_ROLLBACK) return roll_back(t, r->why, err);
+  if (r->bad == LM_BAD_SKIP) return too_many_skipped(t, r, err);
+  if (r->bad == LM_BAD_OFF) return LM_OK;
+  LM_TRY(end_save(t, err));
+  return lm_fail(err, LM_ENUMERIC, "step %" PRIu64 ": %s; the last checkpoint is that of step %" PRIu64, t->at.step,
+                 r->why, t->saved_step);
 }
 
 /* A save takes long: a request that came meanwhile, or time that it used up, costs no step and second save. */
@@ -507,10 +577,11 @@ static lm_status loop(lm_trainer *t, lm_error *err)
   while (t->at.step < (uint64_t)t->cfg->run.steps) {
     lm_step_result r;
     LM_TRY(lm_trainer_step(t, &r, err));
-    LM_TRY(too_many_skipped(t, err));
-    bool stop = r.stop || t->at.step == (uint64_t)t->cfg->run.stop_after;
+    LM_TRY(follow_bad_step(t, &r, err));
+    bool back = r.bad == LM_BAD_ROLLBACK; /* all that follows a step was done for the one that it is */
+    bool stop = r.stop || (!back && t->at.step == (uint64_t)t->cfg->run.stop_after);
     bool last = t->at.step == (uint64_t)t->cfg->run.steps;
-    LM_TRY(after_step(t, &r, last || stop, err));
+    if (!back) LM_TRY(after_step(t, &r, last || stop, err));
     if (!last && (stop || stop_after_save(t))) {
       lm_info("stopped after step %" PRIu64 " %s; the same command goes on", t->at.step, lm_stop_reason());
       return lm_fail(err, LM_STOPPED, "stopped after step %" PRIu64, t->at.step);

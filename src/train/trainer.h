@@ -5,9 +5,9 @@
 
 #include "batch/dataset.h"
 #include "batch/loader.h"
+#include "batch/prefetch.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/saver.h"
-#include "batch/prefetch.h"
 #include "comm/watchdog.h"
 #include "train/journal.h"
 #include "train/memory.h"
@@ -30,10 +30,10 @@ typedef struct lm_trainer {
   lm_prefetch *prefetch;
   struct {
     uint64_t step, position, done; /* of the micro-batch to ask for next; done: samples of the rank's slice before it */
-  } ahead;
-  int32_t *tokens, *targets; /* [micro, T]: an evaluation's */
-  uint64_t *samples;         /* [batch.global], NULL unless log.samples */
-  double *losses;            /* [batch.global], one a sequence; NULL unless run.reproducible */
+  } ahead;                         /* lm_trainer_jump() begins anew */
+  int32_t *tokens, *targets;       /* [micro, T]: an evaluation's */
+  uint64_t *samples;               /* [batch.global], NULL unless log.samples */
+  double *losses;                  /* [batch.global], one a sequence; NULL unless run.reproducible */
   lm_progress at;
   lm_watchdog *watchdog; /* NULL: none */
   lm_schedule schedule;
@@ -55,14 +55,20 @@ typedef struct lm_trainer {
 /** Share a global batch among the ranks: t->first. Local. */
 void lm_trainer_share_batch(lm_trainer *t, uint64_t batch);
 
+/** Go on with the data at this position, whatever was read ahead. Local. */
+void lm_trainer_jump(lm_trainer *t, uint64_t position);
+
 /** What the ranks learn of a step, all the same. */
 typedef struct lm_step_result {
   lm_metrics_row row;
-  bool stop;  /* a rank got a stop request */
-  bool saved; /* every rank has written its share of the save under way, or failed to */
+  lm_bad_step bad; /* what the config says of such a step; LM_BAD_OFF: the update was applied */
+  char why[200];   /* not applied: in words */
+  bool stop;       /* a rank got a stop request */
+  bool saved;      /* every rank has written its share of the save under way, or failed to */
 } lm_step_result;
 
-/** One update: micro-batches, reduction, clipping, the optimizer. Collective. Advances t->at by one step.
+/** One update: micro-batches, reduction, clipping, the optimizer. Collective. Advances t->at by one step, also where
+ * the update was left out.
  *  @return LM_EDAMAGED where a rank met a token id out of range; nothing was applied then */
 lm_status lm_trainer_step(lm_trainer *t, lm_step_result *out, lm_error *err) LM_NODISCARD;
 

@@ -15,10 +15,25 @@ static bool refused(const char *list)
 
 int main(int argc, char **argv)
 {
-  static const char *const bad[] = {
-      "die",          "die@5",          "die@step",    "die@step5:2",      "die@step-5",
-      "di@step5",     "die@ckpt5",      "slow_save",   "slow_save=2",      "slow_save@step2",
-      "slow_save=2h", "die@step5:rank", "die@step5 x", "die@step5:rank1x", "die@step99999999999999999999"};
+  static const char *const bad[] = {"die",
+                                    "die@5",
+                                    "die@step",
+                                    "die@step5:2",
+                                    "die@step-5",
+                                    "di@step5",
+                                    "die@ckpt5",
+                                    "slow_save",
+                                    "slow_save=2",
+                                    "slow_save@step2",
+                                    "slow_save=2h",
+                                    "die@sample5",
+                                    "loss_spike@samples5",
+                                    "loss_spike",
+                                    "slow_save@sample2",
+                                    "die@step5:rank",
+                                    "die@step5 x",
+                                    "die@step5:rank1x",
+                                    "die@step99999999999999999999"};
   lm_comm comm;
   tap_begin(&comm, argc, argv);
   tap_ok(!lm_fault(LM_FAULT_DIE, 0) && lm_fault_seconds(LM_FAULT_SLOW_SAVE) == 0, "nothing is asked for by default");
@@ -36,6 +51,13 @@ int main(int argc, char **argv)
   lm_fault_pause(LM_FAULT_SLOW_SAVE);
   tap_ok(lm_clock() - before >= 0.2, "a pause lasts as long as asked for");
   tap_ok(lm_fault_init("slow_save=2s", 0, &err) == LM_OK && lm_fault_seconds(LM_FAULT_SLOW_SAVE) == 2, "seconds");
+  tap_ok(lm_fault_init("grad_nan@sample40:rank1,loss_spike@step3", 1, &err) == LM_OK &&
+             lm_fault_sample(LM_FAULT_GRAD_NAN, 36, 5) && lm_fault_sample(LM_FAULT_GRAD_NAN, 40, 1) &&
+             !lm_fault_sample(LM_FAULT_GRAD_NAN, 36, 4) && !lm_fault_sample(LM_FAULT_GRAD_NAN, 41, 9),
+         "the steps that have sample 40");
+  tap_ok(!lm_fault(LM_FAULT_GRAD_NAN, 40) && !lm_fault_sample(LM_FAULT_LOSS_SPIKE, 3, 1) &&
+             lm_fault(LM_FAULT_LOSS_SPIKE, 3) && !lm_fault_sample(LM_FAULT_GRAD_INF, 40, 1),
+         "a step is not a sample");
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) tap_ok(refused(bad[i]), "'%s' is no fault", bad[i]);
   return tap_end();
 }

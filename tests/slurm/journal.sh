@@ -39,7 +39,7 @@ unset SLURM_JOB_ID
 for _ in 1 2 3; do
   MPILM_FAULT=grad_inf@step2:rank1 tap_exit 1 "a failure" -- train 2 failing --run.max_skipped=0
 done
-tap_like "$(cat failing/journal.jsonl)" '"exit": 1, "error": "step 2: 1 updates in a row were not finite' \
+tap_like "$(cat failing/journal.jsonl)" '"exit": 1, "error": "step 2: 1 updates in a row were left out, the last one: not finite in' \
   "the journal has its sentence"
 tap_exit 76 "three failures in a row" -- train 2 failing --run.max_skipped=0
 tap_like "$tap_err" "the last error: step 2: 1 updates in a row" "the last error is told again"

@@ -19,7 +19,7 @@ static bool write_rows(uint64_t resumed, uint64_t from, uint64_t to)
   lm_metrics *m;
   bool fine = lm_metrics_open(&m, PATH, resumed, &err) == LM_OK;
   for (uint64_t step = from; fine && step <= to; step++) {
-    lm_metrics_row row = {.step = step, .applied_step = step, .loss = 1.0 / (double)step, .val_loss = NAN};
+    lm_metrics_row row = {.step = step, .applied_step = step, .loss = 1.0 / (double)step, .loss_z = NAN, .val_loss = NAN};
     fine = lm_metrics_write(m, &row, &err) == LM_OK;
   }
   if (fine) lm_metrics_close(m);
