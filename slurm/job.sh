@@ -35,8 +35,12 @@ job_find_program() {
   command -v "${job_program[0]}" >/dev/null || job_refuse "${job_program[0]} is not found: set MPILM to the program"
 }
 
+job_processors() { # those that this process may use, whatever OpenMP is told
+  env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc
+}
+
 job_find_shape() {
-  local node=${SLURM_CPUS_ON_NODE:-$(nproc)}
+  local node=${SLURM_CPUS_ON_NODE:-$(job_processors)}
   job_nodes=${SLURM_JOB_NUM_NODES:-1}
   job_ranks=${MPILM_RANKS:-${SLURM_NTASKS_PER_NODE:-1}}
   job_cpus=${SLURM_CPUS_PER_TASK:-$((node / job_ranks))}
@@ -108,7 +112,7 @@ job_report() {
 
 # For mpirun: each rank its cores, where the node has as many as the job was told.
 job_cores() {
-  [ "$(nproc)" -lt $((job_ranks * job_cpus)) ] || echo ":PE=$job_cpus"
+  [ "$(job_processors)" -lt $((job_ranks * job_cpus)) ] || echo ":PE=$job_cpus"
 }
 
 # Sets `command` to the words that run "$@" on all ranks.

@@ -32,6 +32,9 @@ tap_like "$(tail -n 1 calls)" "srun --mpi=pmi2 --nodes=2" "pmi2 where ranks by P
 echo none >pmi
 job 0 0
 tap_like "$(tail -n 1 calls)" "^mpirun -n 2 --map-by ppr:1:node.* stand-in train config.yaml" "mpirun where none do"
+n=$(env -u OMP_NUM_THREADS nproc)
+job 0 0 SLURM_CPUS_ON_NODE="$n" MPILM_RANKS="$n" OMP_NUM_THREADS=1
+tap_like "$(tail -n 1 calls)" "^mpirun -n $((2 * n)) --map-by ppr:$n:node:PE=1 " "which binds where the node has the cores"
 echo pmix >pmi
 rm -r coded
 

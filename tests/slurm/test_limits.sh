@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# tests/slurm/test_limits.sh - jobs of one minute: Slurm's signal before the end, and the end without any.
+# tests/slurm/test_limits.sh - jobs of one minute: Slurm's signal before the end, and the end without any. Meanwhile, on a
+# cluster that binds ranks: which cores they get.
 # shellcheck source=tests/tap.sh
 . "$srcdir/tests/tap.sh"
 # shellcheck source=tests/train/common.sh
 . "$srcdir/tests/train/common.sh"
 # shellcheck source=tests/slurm/common.sh
 . "$srcdir/tests/slurm/common.sh"
-cluster_begin 2
+unset OMP_NUM_THREADS # the script sets it; nproc heeds it
+[ "$(nproc)" -ge 2 ] || tap_skip_all "ranks cannot be bound to two cores on a machine with one"
+export CLUSTER_CPUS=2 CLUSTER_TASK=task/affinity
+cluster_begin 3
 
 make_config config.yaml
 make_data
@@ -34,6 +38,28 @@ by_signal=$job
 sed '/--signal/d' slurm/pretrain_cpu.sh >unsignalled.sh
 submit --nodes=1 --time=1 unsignalled.sh config.yaml --run.folder=deadline "${steps[@]}" --run.deadline_margin=30
 by_deadline=$job
+
+cat >stand-in <<'SH'
+#!/bin/bash
+[ "$1" != --version ] || exec echo "stand-in 1"
+echo "$SLURM_PROCID $OMP_NUM_THREADS $(taskset -cp $$ | sed 's/.*: //')" >>cores
+echo '{"exit": 0}' >>bound/journal.jsonl
+SH
+chmod +x stand-in
+MPILM=$PWD/stand-in submit --nodes=1 slurm/pretrain_cpu.sh config.yaml --run.folder=bound
+follow 60
+tap_is "$(shown JobState) $(sort cores | tr '\n' ' ')" "COMPLETED 0 1 0 1 1 1 " "two ranks on two cores: each has its own"
+rm cores
+MPILM_RANKS=1 MPILM=$PWD/stand-in submit --nodes=1 slurm/pretrain_cpu.sh config.yaml --run.folder=bound
+follow 60
+tap_is "$(shown JobState) $(sort cores | tr '\n' ' ')" "COMPLETED 0 2 0,1 " "one rank has both"
+rm cores
+sed -i 's/SLURM_PROCID/OMPI_COMM_WORLD_RANK/' stand-in
+OMPI_MCA_hwloc_base_binding_policy="" MPILM_LAUNCHER=mpirun MPILM=$PWD/stand-in \
+  submit --nodes=1 slurm/pretrain_cpu.sh config.yaml --run.folder=bound
+follow 60
+tap_is "$(shown JobState) $(sort cores | tr '\n' ' ')" "COMPLETED 0 1 0 1 1 1 " "by mpirun too each has its own"
+explain
 
 job=$by_signal
 ends_well signal "Slurm's signal"
