@@ -82,7 +82,7 @@ rm -f calls
 script=$!
 for _ in $(seq 300); do
   [ "$(wc -l 2>/dev/null <signalled/metrics.jsonl || echo 0)" -lt 3 ] || break
-  sleep 0.1
+  "$pause" 0.1
 done
 kill -USR1 $script
 wait $script

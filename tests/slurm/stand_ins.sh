@@ -43,6 +43,7 @@ cat >bin/sbatch <<'SH'
 echo "sbatch $*" >>calls
 echo "$((${SLURM_JOB_ID:-6} + 1));cluster" # as --parsable prints it where there are several clusters
 SH
+pause=$(command -v sleep) # a script that sleeps does not hold up the test
 printf '#!/bin/sh\n:\n' >bin/sleep
 
 # A program that ends with the code in the file code, after the lines in errors, and that keeps a journal where it ends with
