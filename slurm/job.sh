@@ -447,7 +447,7 @@ job_train() { # SCRIPT CONFIG WORDS...
   fi
   job_launch "${job_program[@]}" train "${words[@]}"
   # What is done is in the journal, whatever the launcher says.
-  [ "$job_code" -ne 0 ] || tail -n 1 "$job_folder/journal.jsonl" 2>/dev/null | grep -q '"exit": 0' || {
+  [ "$job_code" -ne 0 ] || grep -a '"saved_step"' "$job_folder/journal.jsonl" 2>/dev/null | tail -n 1 | grep -q '"exit": 0' || {
     job_say "${job_launcher[0]} ended without an error, but the run did not end"
     job_code=1
   }

@@ -69,6 +69,9 @@ echo '{"saved_step": 5, "exit": null}' >>coded/journal.jsonl
 job 0 137
 tap_like "$tap_err" "srun ended without an error, but the run did not end" "so is an end that the journal does not know of"
 rm unstarted
+touch rolls # not a start
+job 0 0
+rm rolls
 
 echo CANCELLED >job.state
 job 75 75

@@ -47,7 +47,8 @@ pause=$(command -v sleep) # a script that sleeps does not hold up the test
 printf '#!/bin/sh\n:\n' >bin/sleep
 
 # A program that ends with the code in the file code, after the lines in errors, and that keeps a journal where it ends with
-# 0 or the file saves has a step that it saved. On the nodes in lame it does not start.
+# 0 or the file saves has a step that it saved. A row of a rollback comes
+# last where there is a file rolls. On the nodes in lame it does not start.
 cat >bin/stand-in <<'SH'
 #!/bin/bash
 [[ " $(cat lame) " != *" ${SLURMD_NODENAME-none} "* ]] || { echo "libx.so.1: cannot open shared object file" >&2 && exit 127; }
@@ -56,6 +57,7 @@ cat errors >&2
 folder=${*: -1}
 [ ! -s saves ] && [ "$(cat code)" != 0 ] ||
   echo '{"saved_step": '"$(cat saves)"', "exit": '"$(cat code)"'}' >>"${folder#--run.folder=}/journal.jsonl"
+[ ! -e rolls ] || echo '{"rollback": "now", "to_step": 5}' >>"${folder#--run.folder=}/journal.jsonl"
 exit "$(cat code)"
 SH
 chmod +x bin/*

@@ -19,7 +19,7 @@ cat >stand-in <<'SH'
 [ "$1" != --version ] || exec echo "stand-in 1"
 [ "$1" != check ] || exec echo '{"ranks":2,"nodes":[]}' # as two ranks that know each other say
 echo "$SLURM_PROCID $SLURM_NODEID $SLURM_LOCALID $SLURM_CPUS_PER_TASK $CUDA_VISIBLE_DEVICES" >>ranks
-mkdir -p runs/config && echo '{"exit": 0}' >>runs/config/journal.jsonl
+mkdir -p runs/config && echo '{"saved_step": 1, "exit": 0}' >>runs/config/journal.jsonl
 SH
 chmod +x stand-in
 MPILM_LAUNCHER="" MPILM=$PWD/stand-in submit slurm/pretrain_64gpu.sh config.yaml

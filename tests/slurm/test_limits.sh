@@ -43,7 +43,7 @@ cat >stand-in <<'SH'
 #!/bin/bash
 [ "$1" != --version ] || exec echo "stand-in 1"
 echo "$SLURM_PROCID $OMP_NUM_THREADS $(taskset -cp $$ | sed 's/.*: //')" >>cores
-echo '{"exit": 0}' >>bound/journal.jsonl
+echo '{"saved_step": 1, "exit": 0}' >>bound/journal.jsonl
 SH
 chmod +x stand-in
 MPILM=$PWD/stand-in submit --nodes=1 slurm/pretrain_cpu.sh config.yaml --run.folder=bound
