@@ -72,9 +72,9 @@ static lm_status bench(const lm_comm *comm, const lm_config *cfg, lm_error *err)
   for (int i = 0; i <= B * T; i++) tokens[i] = (int32_t)((unsigned)i * 2654435761u % (unsigned)shape.vocab_size);
   lm_gradsync_config how = {
       .bucket_bytes = (size_t)cfg->parallel.bucket_mb << 20, .overlap = true, .first = first, .micro = B};
-  LM_TRY(lm_gradsync_new(&sync[0], comm, lm_model_params(m), k, lm_model_gradients(m), &how, err));
+  LM_TRY(lm_gradsync_new(&sync[0], comm, lm_model_params(m), k, NULL, lm_model_gradients(m), &how, err));
   how.overlap = false;
-  LM_TRY(lm_gradsync_new(&sync[1], comm, lm_model_params(m), k, lm_model_gradients(m), &how, err));
+  LM_TRY(lm_gradsync_new(&sync[1], comm, lm_model_params(m), k, NULL, lm_model_gradients(m), &how, err));
   for (int64_t i = 0; i <= cfg->run.steps; i++)
     for (int way = 0; way < WAYS; way++) {
       double seconds = once(comm, way, m, sync[way != OVERLAPPED], tokens, B, T);

@@ -18,7 +18,9 @@ typedef struct lm_state_slice {
   int ndim; /* 0: a scalar */
   size_t shape[LM_STATE_DIMS];
   size_t begin, count; /* elements; count 0: this rank has none of it */
-  void *data;          /* host memory; written from or read into */
+  void *data;          /* written from or read into: host memory, unless there are */
+  void (*get)(void *host, const void *data, size_t bytes); /* NULL, or how what is written gets out of a device, */
+  void (*put)(void *data, const void *host, size_t bytes); /* and what is read into it */
   /* For reading: */
   char instead[LM_STATE_NAME]; /* what is read where the file has no `name`; "": nothing */
   bool optional;               /* where the file has neither, data stays as it is */

@@ -17,7 +17,8 @@ struct reader {
   const char *path;
   const lm_state_layout *layout;
   int fd;
-  char *slab; /* room for the longest slab: what does not go straight to its place */
+  char *slab;      /* room for the longest slab: what does not go straight to its place */
+  char *converted; /* and as the program wants it, where its place is on a device */
 };
 
 /* A slab longer than LM_STATE_SLAB_BYTES comes from a program that cuts otherwise; none of ours does. */
@@ -41,6 +42,7 @@ static lm_status reader_open(struct reader *r, const char *path, const lm_state_
   *r = (struct reader){.path = path, .layout = layout, .fd = open(path, O_RDONLY | O_CLOEXEC)};
   if (r->fd < 0) return lm_fail(err, LM_EIO, "%s: cannot open for reading: %s", path, strerror(errno));
   LM_TRY(longest_slab(path, layout, &bytes, err));
+  LM_TRY(lm_alloc(&r->converted, 2 * bytes, 1, "a slab of the state", err));
   return lm_alloc(&r->slab, bytes, 1, "a slab of the state", err);
 }
 
@@ -48,6 +50,7 @@ static void reader_close(struct reader *r)
 {
   if (r->fd >= 0) close(r->fd);
   free(r->slab);
+  free(r->converted);
 }
 
 /* One slab, from the disk to `to`, compared with its hash. */
@@ -87,9 +90,11 @@ static lm_status read_common(const struct reader *r, const lm_state_slab *slab, 
   size_t width = lm_dtype_size(s->dtype), end = slab->begin + slab->count, slice_end = s->begin + s->count;
   size_t from = slab->begin > s->begin ? slab->begin : s->begin, to = end < slice_end ? end : slice_end;
   char *place = (char *)s->data + (from - s->begin) * width;
-  if (to - from == slab->count && stored == s->dtype) return read_slab(r, slab, place, err);
+  if (to - from == slab->count && stored == s->dtype && s->put == NULL) return read_slab(r, slab, place, err);
   LM_TRY(read_slab(r, slab, r->slab, err));
-  copy_elements(place, s->dtype, r->slab + (from - slab->begin) * lm_dtype_size(stored), stored, to - from);
+  const char *elements = r->slab + (from - slab->begin) * lm_dtype_size(stored);
+  copy_elements(s->put != NULL ? r->converted : place, s->dtype, elements, stored, to - from);
+  if (s->put != NULL) s->put(place, r->converted, (to - from) * width);
   return LM_OK;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "comm/fabric.h"
 #include <stdbool.h>
 
 /* Letters as on paper: B sequences, T positions, C channels, V vocabulary, H heads, D channels of a head.
@@ -72,6 +73,12 @@ enum { LM_FEW_ROWS = 16 };
 typedef struct lm_kernels {
   const char *name; /* "ref", "cpu", "cuda" */
   const char *isa;  /* what the loops were compiled for: "x86-64-v4", "sm_90a" */
+
+  bool on_device; /* its memory is not the host's: the host reaches it through to_device and to_host alone */
+
+  /** How ranks exchange what is on their devices. NULL: MPI does it in the host's memory, or there is one rank alone.
+   */
+  const lm_fabric *fabric;
 
   /** Zeroed memory of this backend, aligned to 64 bytes. LM_OK or LM_ENOMEM, naming `what`. */
   lm_status (*alloc)(void **out, size_t bytes, const char *what, lm_error *err);

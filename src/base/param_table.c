@@ -12,8 +12,8 @@ size_t lm_param_unit(const lm_param_table *t)
 
 size_t lm_param_cut(const lm_param_table *t, size_t count, int rank, int size)
 {
-  size_t unit = lm_param_unit(t), units = (count + unit - 1) / unit, n = (size_t)size, r = (size_t)rank;
-  size_t at = unit * (units / n * r + units % n * r / n);
+  size_t unit = lm_param_unit(t), units = (count + unit - 1) / unit, n = (size_t)size;
+  size_t at = unit * ((units + n - 1) / n) * (size_t)rank;
   return at < count ? at : count;
 }
 

@@ -70,7 +70,8 @@ void lm_param_table_shard(lm_param_table *t, lm_sharding sharding, int rank, int
  * units. Local. */
 size_t lm_param_unit(const lm_param_table *t);
 
-/** Where in a group of `count` elements the part of `rank` begins; that of `size` is count. Local. */
+/** Where in a group of `count` elements the part of `rank` begins; that of `size` is count. Local. All parts are of the
+ *  same size, a multiple of the unit, until the elements end: the last ones may be shorter, or empty. */
 size_t lm_param_cut(const lm_param_table *t, size_t count, int rank, int size);
 
 #endif

@@ -69,9 +69,11 @@ static size_t room_of(const lm_state_slice *slice)
   return (slice->count * lm_dtype_size(slice->dtype) + 63) / 64 * 64;
 }
 
-static bool needs_snapshot(const lm_saver *s)
+static bool needs_snapshot(const lm_saver *s, const lm_state_slice *slices, size_t n)
 {
-  return s->policy.how.background || s->policy.to_host != NULL;
+  bool on_device = false;
+  for (size_t i = 0; i < n; i++) on_device = on_device || slices[i].get != NULL;
+  return s->policy.how.background || on_device;
 }
 
 /* Texts may grow by a few bytes from save to save. */
@@ -85,7 +87,7 @@ static lm_status reserve_snapshot(lm_saver *s, const lm_state_slice *slices, siz
     LM_TRY(lm_alloc(&s->slices, n, sizeof *s->slices, "the list of tensors", err));
     s->n = n;
   }
-  if (!needs_snapshot(s) || bytes <= s->snapshot_bytes) return LM_OK;
+  if (!needs_snapshot(s, slices, n) || bytes <= s->snapshot_bytes) return LM_OK;
   free(s->snapshot);
   s->snapshot_bytes = 0;
   LM_TRY(lm_alloc(&s->snapshot, bytes + 4096, 1, "the snapshot of the state", err));
@@ -93,20 +95,20 @@ static lm_status reserve_snapshot(lm_saver *s, const lm_state_slice *slices, siz
   return LM_OK;
 }
 
-/* The weights are where the device has them; scalars and texts are on the host, which to_host() accepts too. */
 static void take_snapshot(lm_saver *s, const lm_state_slice *slices, size_t n)
 {
   char *at = s->snapshot;
   memcpy(s->slices, slices, n * sizeof *slices);
-  if (!needs_snapshot(s)) return;
+  if (!needs_snapshot(s, slices, n)) return;
   for (size_t i = 0; i < n; i++) {
     lm_state_slice *slice = &s->slices[i];
     size_t bytes = slice->count * lm_dtype_size(slice->dtype);
-    if (bytes > 0 && s->policy.to_host != NULL)
-      s->policy.to_host(at, slice->data, bytes);
+    if (bytes > 0 && slice->get != NULL)
+      slice->get(at, slice->data, bytes);
     else if (bytes > 0)
       memcpy(at, slice->data, bytes);
     slice->data = at;
+    slice->get = NULL;
     at += room_of(slice);
   }
 }

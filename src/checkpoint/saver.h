@@ -11,7 +11,6 @@ typedef struct lm_saver_policy {
   int64_t keep;            /* complete ones that stay, the new one and the newest by step number; 0: all */
   int64_t milestone_every; /* multiples of so many steps stay besides; 0: none */
   bool keep_best;          /* RUN/checkpoints/best.h5 is a hard link to the one with the lowest validation loss */
-  void (*to_host)(void *host, const void *state, size_t bytes); /* NULL: the state is in host memory */
 } lm_saver_policy;
 
 /** The saves of a run; at most one is under way. Opaque. */

@@ -25,6 +25,7 @@ typedef struct lm_gradsync_plan {
   size_t most;    /* elements of a bucket, of one rank's part */
   int partials;   /* sums that all ranks together bring to a bucket: one each, or nodes of the tree */
   int stack;      /* blocks of gradients beside the model's: nodes that a rank may hold at a time */
+  size_t spare;   /* elements of lm_gradsync.spare */
   bool exchanges; /* false: one rank, whose sums are where they belong */
 } lm_gradsync_plan;
 
@@ -53,8 +54,13 @@ struct lm_gradsync {
   size_t final, launched, done; /* buckets that may begin; that have begun; that have ended */
   uint64_t round;               /* exchanges of all buckets, so far; more than one with LM_SHARD_GRADIENTS alone */
   lm_slot slots[LM_SLOTS];      /* bucket b is in slot b % LM_SLOTS */
-  double *of_params;            /* [n] on the device: squares of each parameter */
-  double *squares;              /* of each parameter, or of the runs that no cut parts where reproducible */
+  const lm_device_comm *device; /* NULL: gradients are in host memory, and MPI carries them */
+  float *spare;                 /* on the device: a part of a group, or what lies behind one */
+  size_t offered;               /* groups of this round that the fabric has been given, from the last one on */
+  size_t unsummed;              /* elements [0, unsummed) are not on their way yet; where nothing is sharded */
+
+  double *of_params; /* [n] on the device: squares of each parameter */
+  double *squares;   /* of each parameter, or of the runs that no cut parts where reproducible */
   size_t n_squares;
 };
 
@@ -63,6 +69,23 @@ void lm_exchange_progress(lm_gradsync *s);
 
 /** Wait until `upto` buckets of this round have ended. Collective: all ranks come here, or to a later bucket. */
 void lm_exchange_wait(lm_gradsync *s, size_t upto);
+
+/* The same on devices: the fabric has a queue, and the host never waits. */
+
+/** Elements of lm_gradsync.spare. Local. */
+size_t lm_collective_spare(const lm_param_table *t, int size);
+
+/** A round of exchanges begins. Local. */
+void lm_collective_begin(lm_gradsync *s);
+
+/** Groups from the last one down to this one are final: sum those that are not on their way yet. Collective. */
+void lm_collective_offer(lm_gradsync *s, size_t group);
+
+/** What the backend computes from here on finds the sums of a group, and of those behind it. Local. */
+void lm_collective_await(lm_gradsync *s, size_t group);
+
+/** lm_gradsync_gather(). Collective. */
+void lm_collective_gather(lm_gradsync *s, void *weights, lm_dtype t);
 
 /** Does a rank bring sums to this round? Local. */
 bool lm_exchange_brings(const lm_gradsync *s, int rank, uint64_t round);

@@ -35,6 +35,7 @@ static int most_held(uint64_t begin, uint64_t end)
 static lm_gradsync_plan plan(const lm_param_table *t, int rank, int size, const lm_gradsync_config *cfg)
 {
   lm_gradsync_plan p = {.exchanges = size > 1 || cfg->reproducible || t->sharding == LM_SHARD_GRADIENTS};
+  if (cfg->device && p.exchanges) p.spare = lm_collective_spare(t, size);
   for (int r = 0; r < size; r++)
     p.partials += cfg->reproducible ? lm_partials(cfg->first[r], cfg->first[r + 1], NULL) : 1;
   LM_ASSERT(p.partials > 0);
@@ -49,7 +50,8 @@ size_t lm_gradsync_bytes(const lm_param_table *table, int rank, int size, const 
   lm_gradsync_plan p = plan(table, rank, size, cfg);
   size_t elements = (size_t)p.stack * table->elements;
   if (table->sharding == LM_SHARD_GRADIENTS) elements += table->own_elements;
-  if (size > 1) elements += LM_SLOTS * (size_t)p.partials * p.most;
+  if (size > 1 && !cfg->device) elements += LM_SLOTS * (size_t)p.partials * p.most;
+  elements += p.spare;
   return elements * sizeof(float) + table->n * sizeof(double);
 }
 
@@ -60,6 +62,10 @@ static lm_status check(const lm_comm *comm, const lm_param_table *table, const l
     return lm_fail(
         err, LM_EINVAL,
         "run.reproducible needs whole gradients of single sequences, parallel.zero 2 keeps none; want 0 or 1");
+  if (cfg->reproducible && cfg->device)
+    return lm_fail(err, LM_EINVAL,
+                   "run.reproducible: devices do not sum in one order for any number of ranks; want "
+                   "run.backend cpu, or run.reproducible false");
   if (cfg->micro < 1 || (cfg->reproducible && cfg->micro != 1))
     return lm_fail(err, LM_EINVAL, "micro-batches of %d sequences; want %s", cfg->micro,
                    cfg->reproducible ? "1 where run.reproducible is true" : "at least 1");
@@ -105,6 +111,7 @@ static lm_status make_buckets(lm_gradsync *s, lm_error *err)
 {
   LM_TRY(lm_alloc(&s->ends, s->table->n_groups, sizeof *s->ends, "the buckets", err));
   if (!s->plan.exchanges) return LM_OK;
+  if (s->cfg.device) return s->k->alloc((void **)&s->spare, s->plan.spare * sizeof(float), "a part of a group", err);
   s->n_buckets = list_buckets(s, NULL);
   LM_TRY(lm_alloc(&s->buckets, s->n_buckets, sizeof *s->buckets, "the buckets", err));
   list_buckets(s, s->buckets);
@@ -168,11 +175,11 @@ static lm_status make_local(lm_gradsync *s, lm_error *err)
 }
 
 lm_status lm_gradsync_new(lm_gradsync **out, const lm_comm *comm, const lm_param_table *table, const lm_kernels *k,
-                          float *gradients, const lm_gradsync_config *cfg, lm_error *err)
+                          const lm_device_comm *device, float *gradients, const lm_gradsync_config *cfg, lm_error *err)
 {
   lm_status s = lm_alloc(out, 1, sizeof **out, "the reduction of gradients", err);
   if (s == LM_OK) {
-    **out = (lm_gradsync){.comm = comm, .table = table, .k = k, .cfg = *cfg, .gradients = gradients};
+    **out = (lm_gradsync){.comm = comm, .table = table, .k = k, .cfg = *cfg, .gradients = gradients, .device = device};
     s = make_local(*out, err);
   }
   s = lm_agree(comm, s, err);
@@ -196,6 +203,7 @@ void lm_gradsync_free(lm_gradsync *s)
   for (int i = 0; s->blocks != NULL && i < s->plan.stack; i++) s->k->release(s->blocks[i]);
   s->k->release(s->own);
   s->k->release(s->of_params);
+  s->k->release(s->spare);
   free(s->squares);
   free(s->ends);
   free(s->buckets);
@@ -226,6 +234,7 @@ static void begin_round(lm_gradsync *s, uint64_t round)
 {
   s->round = round;
   s->final = s->launched = s->done = 0;
+  lm_collective_begin(s);
 }
 
 void lm_gradsync_set_batch(lm_gradsync *s, const uint64_t *first)
@@ -245,13 +254,22 @@ void lm_gradsync_begin(lm_gradsync *s)
     s->k->zero(s->gradients, s->table->elements * sizeof(float));
 }
 
+/* All that is on its way in this round has arrived: what is computed next may use it, or write over it. */
+static void wait_for_all(lm_gradsync *s)
+{
+  if (s->cfg.device)
+    lm_collective_await(s, 0);
+  else
+    lm_exchange_wait(s, s->n_buckets);
+}
+
 /* Through windows: each micro-batch has its own exchange, and begins with windows that are free. */
 void lm_gradsync_begin_micro(lm_gradsync *s)
 {
   if (!windowed(s)) return;
   size_t last = s->table->n_groups - 1;
   if (s->micros_done > 0) {
-    lm_exchange_wait(s, s->n_buckets);
+    wait_for_all(s);
     begin_round(s, s->micros_done);
   }
   zero_group(s, last);
@@ -270,7 +288,10 @@ static size_t group_at(const lm_param_table *t, size_t from)
 static void free_window(lm_gradsync *s, size_t group)
 {
   if (group < 2 || group + 1 == s->table->n_groups) return;
-  if (group + 2 < s->table->n_groups) lm_exchange_wait(s, s->ends[group + 1]);
+  if (group + 2 < s->table->n_groups && s->cfg.device)
+    lm_collective_await(s, group + 1);
+  else if (group + 2 < s->table->n_groups)
+    lm_exchange_wait(s, s->ends[group + 1]);
   zero_group(s, group - 1);
 }
 
@@ -280,17 +301,28 @@ static bool last_micro(const lm_gradsync *s)
   return (s->micros_done + 1) * (uint64_t)s->cfg.micro >= mine;
 }
 
-void lm_gradsync_ready(void *context, size_t from)
+/* Groups down to this one are final: they may go on their way, or, without overlap, go it. */
+static void send_groups(lm_gradsync *s, size_t group)
 {
-  lm_gradsync *s = context;
-  size_t group = group_at(s->table, from);
-  bool now = windowed(s) || (s->cfg.overlap && !s->cfg.reproducible && last_micro(s));
-  if (!now || s->n_buckets == 0) return;
+  if (s->cfg.device) {
+    lm_collective_offer(s, group);
+    if (!s->cfg.overlap) lm_collective_await(s, group);
+    return;
+  }
   s->final = s->ends[group];
   if (s->cfg.overlap)
     lm_exchange_progress(s);
   else
     lm_exchange_wait(s, s->final);
+}
+
+void lm_gradsync_ready(void *context, size_t from)
+{
+  lm_gradsync *s = context;
+  size_t group = group_at(s->table, from);
+  bool now = windowed(s) || (s->cfg.overlap && !s->cfg.reproducible && last_micro(s));
+  if (!now || !s->plan.exchanges) return;
+  send_groups(s, group);
   if (windowed(s)) free_window(s, group);
 }
 
@@ -322,8 +354,12 @@ void lm_gradsync_end_micro(lm_gradsync *s)
 
 static void exchange_all(lm_gradsync *s)
 {
-  s->final = s->n_buckets;
-  lm_exchange_wait(s, s->n_buckets);
+  if (!s->plan.exchanges) return;
+  if (s->cfg.device)
+    lm_collective_offer(s, 0);
+  else
+    s->final = s->n_buckets;
+  wait_for_all(s);
 }
 
 static bool anyone_brings(const lm_gradsync *s, uint64_t round)
@@ -348,6 +384,7 @@ static void finish_windowed(lm_gradsync *s)
   if (s->micros_done > 0) exchange_all(s);
   for (uint64_t round = s->micros_done; anyone_brings(s, round); round++) {
     begin_round(s, round);
+    if (s->cfg.device) s->k->zero(s->gradients, s->table->gradient_elements * sizeof(float)); /* this rank adds 0 */
     exchange_all(s);
   }
 }
@@ -396,6 +433,10 @@ double lm_gradsync_squares(lm_gradsync *s)
 void lm_gradsync_gather(lm_gradsync *s, void *weights, lm_dtype t)
 {
   if (s->table->sharding == LM_SHARD_NOTHING || s->comm->size == 1) return;
+  if (s->cfg.device) {
+    lm_collective_gather(s, weights, t);
+    return;
+  }
   size_t width = lm_dtype_size(t);
   int rank = s->comm->rank, size = s->comm->size;
   lm_transfers *transfers = &s->slots[0].transfers;

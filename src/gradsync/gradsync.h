@@ -5,12 +5,16 @@
 
 #include "base/param_table.h"
 #include "comm/comm.h"
+#include "comm/device.h"
 #include "kernels/kernels.h"
 
 /* Gradients are cut into buckets, in the order in which backward makes them. A bucket is summed by direct exchange:
  * each rank sends every other its part, each adds what it gets, in the order of the ranks, to its own. Where all ranks
  * need all sums, the parts are then gathered the same way. A sum is the same bits whenever a bucket was begun, whoever
- * owns it and however large buckets are. Rajbhandari et al., arXiv:1910.02054, describe what is sharded. */
+ * owns it and however large buckets are. Rajbhandari et al., arXiv:1910.02054, describe what is sharded.
+ *
+ * Gradients on devices are summed by the collectives of the devices' fabric instead, in its order: the same bits for
+ * the same ranks and buckets. */
 
 typedef struct lm_gradsync_config {
   size_t bucket_bytes;   /* > 0: at most so much is received for a bucket; two are on their way at a time */
@@ -18,17 +22,20 @@ typedef struct lm_gradsync_config {
   bool reproducible;     /* sum single sequences as a binary tree over the batch; not with LM_SHARD_GRADIENTS */
   const uint64_t *first; /* [size + 1] copied: rank r has sequences [first[r], first[r + 1]) of each step */
   int micro;             /* >= 1: sequences of a micro-batch; 1 where reproducible */
+  bool device;           /* the gradients are on devices; not where reproducible */
 } lm_gradsync_config;
 
 typedef struct lm_gradsync lm_gradsync; /* opaque */
 
 /** Make one. Collective.
  *  @param table      kept: as lm_param_table_shard() left it for this rank
- *  @param k          kept; its memory must be the host's
+ *  @param device     kept: how devices exchange, with a mark for each group; NULL where cfg->device is false
+ *  @param k          kept
  *  @param gradients  kept: [gradient_elements] f32, the block that backward adds to
  *  @return LM_EINVAL (cfg), LM_ENOMEM */
 lm_status lm_gradsync_new(lm_gradsync **out, const lm_comm *comm, const lm_param_table *table, const lm_kernels *k,
-                          float *gradients, const lm_gradsync_config *cfg, lm_error *err) LM_NODISCARD;
+                          const lm_device_comm *device, float *gradients, const lm_gradsync_config *cfg,
+                          lm_error *err) LM_NODISCARD;
 void lm_gradsync_free(lm_gradsync *s);
 
 /** What lm_gradsync_new() asks the backend for. Local. */

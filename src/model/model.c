@@ -145,6 +145,11 @@ lm_dtype lm_model_compute(const lm_model *m)
   return m->t;
 }
 
+const lm_kernels *lm_model_kernels(const lm_model *m)
+{
+  return m->k;
+}
+
 void *lm_model_weights(lm_model *m)
 {
   return m->weights;

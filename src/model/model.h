@@ -111,6 +111,7 @@ lm_status lm_model_measure(lm_model_bytes *out, const lm_model_config *cfg, lm_d
 const lm_model_config *lm_model_config_of(const lm_model *m);
 const lm_param_table *lm_model_params(const lm_model *m);
 lm_dtype lm_model_compute(const lm_model *m);
+const lm_kernels *lm_model_kernels(const lm_model *m);
 
 void *lm_model_weights(lm_model *m); /* [elements] of the compute type, on the device */
 /** [gradient_elements] f32, on the device; NULL without training. Local. */

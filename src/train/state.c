@@ -14,20 +14,21 @@ struct block {
   char folder[32];
   lm_dtype dtype;
   char *data;
-  bool whole; /* over the flat parameter space; else of what this rank owns of it */
+  bool whole;          /* over the flat parameter space; else of what this rank owns of it */
+  const lm_kernels *k; /* whose memory it is in */
 };
 
 static int blocks_of(struct block out[BLOCKS], lm_model *m, lm_optimizer *opt, lm_dtype compute)
 {
   int n = 0;
-  out[n++] = (struct block){"/model", compute, lm_model_weights(m), true};
+  out[n++] = (struct block){"/model", compute, lm_model_weights(m), true, lm_model_kernels(m)};
   if (opt == NULL) return n;
   if (lm_optimizer_has_master(opt))
-    out[n++] = (struct block){"/optimizer/master", LM_F32, (char *)lm_optimizer_master(opt), false};
+    out[n++] = (struct block){"/optimizer/master", LM_F32, (char *)lm_optimizer_master(opt), false, out->k};
   lm_moment moments[LM_MOMENTS];
   int n_moments = lm_optimizer_moments(opt, moments);
   for (int i = 0; i < n_moments; i++, n++) {
-    out[n] = (struct block){.dtype = LM_F32, .data = (char *)moments[i].data};
+    out[n] = (struct block){.dtype = LM_F32, .data = (char *)moments[i].data, .k = out->k};
     snprintf(out[n].folder, sizeof out[n].folder, "/optimizer/%s", moments[i].name);
   }
   return n;
@@ -42,6 +43,7 @@ static lm_state_slice slice_of(const struct block *b, const lm_param *p, size_t 
                       .begin = begin,
                       .count = count,
                       .data = count > 0 ? b->data + at * lm_dtype_size(b->dtype) : NULL};
+  if (b->k->on_device) s.get = b->k->to_host, s.put = b->k->to_device;
   snprintf(s.name, sizeof s.name, "%.31s/%.95s", b->folder, p->name);
   for (int d = 0; d < p->ndim; d++) s.shape[d] = p->shape[d];
   return s;

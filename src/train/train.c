@@ -105,17 +105,40 @@ static lm_status describe_rank(lm_trainer *t, lm_rank_shape *out, lm_error *err)
                                   .overlap = cfg->parallel.overlap,
                                   .reproducible = cfg->run.reproducible,
                                   .first = t->first,
-                                  .micro = t->micro}};
+                                  .micro = t->micro,
+                                  .device = t->k->on_device}};
   return lm_rank_memory_of(&t->memory, out, err);
+}
+
+/* Where nodes differ, `auto` may have chosen differently. Collective. */
+static lm_status check_backend(const lm_trainer *t, lm_error *err)
+{
+  char first[32] = {0};
+  snprintf(first, sizeof first, "%s", t->k->name);
+  lm_bcast(t->comm, first, sizeof first, 0);
+  lm_status s = LM_OK;
+  if (strcmp(first, t->k->name) != 0)
+    s = lm_fail(err, LM_EINVAL,
+                "backend %s on %s, %s on rank 0; want the same on all ranks: --backend=cpu is everywhere", t->k->name,
+                t->comm->host, first);
+  else if (t->k->on_device && t->k->fabric == NULL && t->comm->size > 1)
+    s = lm_fail(err, LM_EINVAL, "backend %s: this build has no NCCL, %d ranks cannot exchange gradients; want 1 rank",
+                t->k->name, t->comm->size);
+  return lm_agree(t->comm, s, err);
 }
 
 /* Collective. */
 static lm_status make_gradsync(lm_trainer *t, lm_error *err)
 {
+  enum { JOINING = 120 /* seconds: a large cluster takes some */ };
   lm_rank_shape shape = {0};
+  LM_TRY(check_backend(t, err));
   LM_TRY(lm_agree(t->comm, describe_rank(t, &shape, err), err));
-  return lm_gradsync_new(&t->sync, t->comm, lm_model_params(t->model), t->k, lm_model_gradients(t->model), &shape.sync,
-                         err);
+  if (t->k->fabric != NULL)
+    LM_TRY(
+        lm_device_comm_new(&t->device, t->comm, t->k->fabric, (int)lm_model_params(t->model)->n_groups, JOINING, err));
+  return lm_gradsync_new(&t->sync, t->comm, lm_model_params(t->model), t->k, t->device, lm_model_gradients(t->model),
+                         &shape.sync, err);
 }
 
 static void release(lm_trainer *t)
@@ -125,6 +148,7 @@ static void release(lm_trainer *t)
   lm_metrics_close(t->metrics);
   lm_buffer_free(&t->config_text);
   lm_gradsync_free(t->sync);
+  lm_device_comm_free(t->device);
   free(t->losses);
   free(t->first);
   free(t->samples);
@@ -599,7 +623,6 @@ static lm_status make_saver(lm_trainer *t, lm_error *err)
       .keep = cfg->checkpoint.keep,
       .milestone_every = cfg->checkpoint.milestone_every,
       .keep_best = cfg->checkpoint.keep_best,
-      .to_host = strcmp(t->k->name, "cuda") == 0 ? t->k->to_host : NULL,
   };
   return lm_agree(t->comm, lm_saver_new(&t->saver, t->comm, cfg->run.folder, &policy, err), err);
 }

@@ -23,6 +23,7 @@ typedef struct lm_trainer {
   int T, micro;
   lm_model *model;
   lm_optimizer *optimizer;
+  lm_device_comm *device; /* NULL: nothing is on devices */
   lm_gradsync *sync;
   lm_rank_memory memory;
   lm_dataset *data, *val; /* val: NULL without */

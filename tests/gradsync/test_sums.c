@@ -2,6 +2,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "gradsync/gradsync.h"
 #include "model/model.h"
+#include "tests/gradsync/host_fabric.h"
 #include "tests/kernels/random.h"
 #include "tests/tap.h"
 
@@ -12,6 +13,7 @@
 /* What one check runs with. */
 typedef struct {
   lm_sharding sharding;
+  bool device;                        /* summed by a fabric */
   bool overlap, reproducible, random; /* random: gradients whose sums are rounded; else small whole numbers */
   size_t bucket_bytes;
   uint64_t batch;
@@ -26,6 +28,7 @@ typedef struct {
 } world;
 
 static const lm_kernels *kernels;
+static lm_device_comm *joined;
 
 static void put_table(lm_param_table *t)
 {
@@ -46,8 +49,9 @@ static lm_status begin(world *w, const lm_comm *comm, const setup *s, lm_error *
                                   .overlap = s->overlap,
                                   .reproducible = s->reproducible,
                                   .first = w->first,
-                                  .micro = s->micro};
-  return lm_gradsync_new(&w->sync, comm, &w->table, kernels, w->gradients, &cfg, err);
+                                  .micro = s->micro,
+                                  .device = s->device};
+  return lm_gradsync_new(&w->sync, comm, &w->table, kernels, s->device ? joined : NULL, w->gradients, &cfg, err);
 }
 
 static void end(world *w)
@@ -130,8 +134,9 @@ static void check_sums(const lm_comm *comm, const setup *s)
   if (!tap_ok(begin(&w, comm, s, &err) == LM_OK, "sharding %d, batch %d: made", s->sharding, (int)s->batch)) return;
   step(&w, comm, s);
   step(&w, comm, s); /* the second begins with what the first left */
-  tap_ok(sums_are_right(&w, s), "sharding %d, overlap %d, tree %d, buckets of %zu, batch %d, micro-batch %d: sums",
-         s->sharding, s->overlap, s->reproducible, s->bucket_bytes, (int)s->batch, s->micro);
+  tap_ok(sums_are_right(&w, s), "sharding %d, overlap %d, tree %d, buckets of %zu, batch %d, micro-batch %d%s: sums",
+         s->sharding, s->overlap, s->reproducible, s->bucket_bytes, (int)s->batch, s->micro,
+         s->device ? ", fabric" : "");
   tap_ok(lm_gradsync_squares(w.sync) == whole_squares(&w, s), "and the norm, padding not counted");
   end(&w);
 }
@@ -146,6 +151,9 @@ static void check_all_sums(const lm_comm *comm)
       s.overlap = i % 2;
       s.micro = 1 + i % 3;
       check_sums(comm, &s);
+      s.device = true;
+      check_sums(comm, &s);
+      s.device = false;
       s.reproducible = true;
       s.micro = 1;
       if (sharding < 2) check_sums(comm, &s);
@@ -241,14 +249,16 @@ static void check_tree(const lm_comm *comm)
 static void check_gather(const lm_comm *comm)
 {
   for (int sharding = 0; sharding <= 2; sharding++)
-    for (int width = 2; width <= 4; width += 2) {
+    for (int i = 0; i < 4; i++) {
       world w;
       lm_error err;
-      const setup s = {.sharding = (lm_sharding)sharding, .bucket_bytes = 1 << 20, .batch = 4, .micro = 1};
+      const int width = i < 2 ? 2 : 4;
+      const setup s = {
+          .sharding = (lm_sharding)sharding, .device = i % 2, .bucket_bytes = 1 << 20, .batch = 4, .micro = 1};
       if (begin(&w, comm, &s, &err) != LM_OK) abort();
       unsigned char *x = calloc(w.table.elements, 4);
-      for (size_t i = 0; i < w.table.n_groups; i++) {
-        const lm_param_group *g = &w.table.groups[i];
+      for (size_t k = 0; k < w.table.n_groups; k++) {
+        const lm_param_group *g = &w.table.groups[k];
         for (size_t j = (g->begin + g->own_begin) * (size_t)width;
              j < (g->begin + g->own_begin + g->own_count) * (size_t)width; j++)
           x[j] = (unsigned char)(j % 251 + 1);
@@ -256,7 +266,8 @@ static void check_gather(const lm_comm *comm)
       lm_gradsync_gather(w.sync, x, width == 2 ? LM_BF16 : LM_F32);
       size_t wrong = 0;
       for (size_t j = 0; j < w.table.elements * (size_t)width; j++) wrong += x[j] != j % 251 + 1;
-      tap_ok(wrong == 0, "sharding %d, %d bytes an element: all have all weights", sharding, width);
+      tap_ok(wrong == 0, "sharding %d, %d bytes an element%s: all have all weights", sharding, width,
+             s.device ? ", fabric" : "");
       free(x);
       end(&w);
     }
@@ -277,7 +288,7 @@ static void check_norm(const lm_comm *comm)
     lm_error err;
     lm_param_table_shard(&t, (lm_sharding)sharding, comm->rank, comm->size);
     const lm_gradsync_config cfg = {.bucket_bytes = 100, .first = first, .micro = 1};
-    if (lm_gradsync_new(&sync, comm, &t, kernels, g, &cfg, &err) != LM_OK) abort();
+    if (lm_gradsync_new(&sync, comm, &t, kernels, NULL, g, &cfg, &err) != LM_OK) abort();
     lm_gradsync_begin(sync);
     lm_gradsync_begin_micro(sync);
     g[0] = comm->rank == 0 ? 3 : 0;
@@ -323,6 +334,25 @@ static void check_failures(const lm_comm *comm)
   lm_error err;
   tap_ok(begin(&w, comm, &s, &err) == LM_EINVAL && strstr(err.text, "want 0 or 1") != NULL, "no tree through windows");
   end(&w);
+  const setup tree = {.device = true, .reproducible = true, .bucket_bytes = 1000, .batch = 4, .micro = 1};
+  tap_ok(begin(&w, comm, &tree, &err) == LM_EINVAL && strstr(err.text, "run.reproducible") != NULL,
+         "no tree on devices");
+  end(&w);
+}
+
+static void check_joining(const lm_comm *comm)
+{
+  lm_device_comm *d;
+  for (int bad = -2; bad < comm->size; bad++) {
+    lm_error err = {0};
+    int who = bad == -2 ? 0 : bad;
+    if (bad == -1) continue;
+    fabric_broken_rank = bad;
+    tap_ok(lm_device_comm_new(&d, comm, &host_fabric, 1, 1, &err) == LM_EIO && d == NULL && err.rank == who &&
+               fabric_joined == 1,
+           "rank %d alone cannot join, or make an id: all know, and none stays", who);
+  }
+  fabric_broken_rank = -1;
 }
 
 int main(int argc, char **argv)
@@ -331,11 +361,15 @@ int main(int argc, char **argv)
   lm_error err;
   tap_begin(&comm, argc, argv);
   if (lm_kernels_select(&kernels, LM_BACKEND_CPU, &err) != LM_OK) return 1;
+  fabric_world = comm.mpi;
+  if (lm_device_comm_new(&joined, &comm, &host_fabric, 64, 1, &err) != LM_OK) return 1;
+  check_joining(&comm);
   check_all_sums(&comm);
   check_bits(&comm);
   check_tree(&comm);
   check_gather(&comm);
   check_norm(&comm);
   check_failures(&comm);
+  lm_device_comm_free(joined);
   return tap_end();
 }
