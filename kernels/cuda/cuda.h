@@ -47,6 +47,9 @@ template <typename... P> static inline void lm_cuda_allow_shared(const char *wha
                 what);
 }
 
+/** How GPUs exchange: nccl.cu. Local. */
+const lm_fabric *lm_cuda_fabric(void);
+
 /* ---- the operations: those of kernels.h, a file each ---- */
 
 lm_status lm_alloc_cuda(void **out, size_t bytes, const char *what, lm_error *err);

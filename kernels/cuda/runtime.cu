@@ -136,6 +136,8 @@ static void fill_table(void)
   snprintf(isa, sizeof isa, "sm_%d%d", lm_cuda.major, lm_cuda.minor);
   table.name = "cuda";
   table.isa = isa;
+  table.on_device = true;
+  table.fabric = lm_cuda_fabric();
   table.alloc = lm_alloc_cuda;
   table.release = lm_release_cuda;
   table.zero = lm_zero_cuda;

@@ -50,6 +50,18 @@ static void place_param(const lm_param_table *t, lm_param *p)
   p->gradient_at = t->sharding == LM_SHARD_GRADIENTS ? p->own_at : from;
 }
 
+static size_t slack_of(const lm_param_table *t, int size)
+{
+  size_t slack = 0;
+  for (size_t i = 0; i < t->n_groups; i++) {
+    const lm_param_group *g = &t->groups[i];
+    size_t parts = (size_t)size * lm_param_cut(t, g->count, 1, size);
+    if (g->begin + parts > t->elements + slack) slack = g->begin + parts - t->elements;
+    if (g->window + parts > t->gradient_elements + slack) slack = g->window + parts - t->gradient_elements;
+  }
+  return slack;
+}
+
 void lm_param_table_shard(lm_param_table *t, lm_sharding sharding, int rank, int size)
 {
   t->sharding = sharding;
@@ -66,6 +78,7 @@ void lm_param_table_shard(lm_param_table *t, lm_sharding sharding, int rank, int
     place_windows(t);
   else
     place_whole(t);
+  t->slack = sharding == LM_SHARD_NOTHING ? 0 : slack_of(t, size);
   for (size_t i = 0; i < t->n; i++) place_param(t, &t->params[i]);
 }
 

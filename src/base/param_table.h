@@ -57,6 +57,8 @@ typedef struct lm_param_table {
   lm_sharding sharding;
   size_t own_elements;      /* of this rank's block: elements where nothing is sharded */
   size_t gradient_elements; /* of the model's block of gradients: elements, or the windows */
+  size_t slack;             /* behind the blocks of weights and of gradients: so that each group is as long as its parts
+                               were they all of one size, whatever lies behind the group */
 } lm_param_table;
 
 /** Fill in the groups' ranges from the rows' .group, and share nothing. Local. */

@@ -39,13 +39,6 @@ typedef struct lm_fabric {
   void (*reduce_scatter)(void *group, float *to, const float *from, size_t each);
   /** to [size each] = the `each` bytes of every rank; `from` may be at its place in `to`. */
   void (*all_gather)(void *group, void *to, const void *from, size_t each);
-  /** to [n] on rank `root` = the sum over ranks of from [n]; `to` may be `from`. */
-  void (*reduce)(void *group, float *to, const float *from, size_t n, int root);
-  /** bytes of rank `root` to all. */
-  void (*broadcast)(void *group, void *x, size_t bytes, int root);
-  /** Those between begin and end go on their way together. */
-  void (*batch_begin)(void *group);
-  void (*batch_end)(void *group);
   /** x [n] += y, and a copy, in the queue of collectives. */
   void (*add)(void *group, float *x, const float *y, size_t n);
   void (*copy)(void *group, void *to, const void *from, size_t bytes);

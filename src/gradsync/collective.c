@@ -3,26 +3,10 @@
 #include "gradsync/exchange.h"
 
 /* The fabric's parts of a group are all of one size, those of the table may end earlier. What lies behind the group is
- * then read too, and its sums are not used. */
+ * then read too, and its sums are not used. The table's slack is for the last group. */
 static size_t each_of(const lm_gradsync *s, size_t group)
 {
   return lm_param_cut(s->table, s->table->groups[group].count, 1, s->comm->size);
-}
-
-static size_t part_begin(const lm_gradsync *s, size_t group, int rank)
-{
-  return lm_param_cut(s->table, s->table->groups[group].count, rank, s->comm->size);
-}
-
-static size_t part_count(const lm_gradsync *s, size_t group, int rank)
-{
-  return part_begin(s, group, rank + 1) - part_begin(s, group, rank);
-}
-
-/* Do as many full parts as there are ranks lie inside a block of `elements`, from `begin` on? */
-static bool fits(const lm_gradsync *s, size_t group, size_t begin, size_t elements)
-{
-  return begin + (size_t)s->comm->size * each_of(s, group) <= elements;
 }
 
 size_t lm_collective_spare(const lm_param_table *t, int size)
@@ -36,22 +20,6 @@ size_t lm_collective_spare(const lm_param_table *t, int size)
   return spare;
 }
 
-/* This rank's part of the group's sums -> to [each]. */
-static void scatter_sums(lm_gradsync *s, size_t group, float *to)
-{
-  const lm_fabric *f = s->device->fabric;
-  float *x = s->gradients + s->table->groups[group].window;
-  if (fits(s, group, s->table->groups[group].window, s->table->gradient_elements)) {
-    f->reduce_scatter(s->device->group, to, x, each_of(s, group));
-    return;
-  }
-  f->batch_begin(s->device->group);
-  for (int r = 0; r < s->comm->size; r++)
-    if (part_count(s, group, r) > 0)
-      f->reduce(s->device->group, to, x + part_begin(s, group, r), part_count(s, group, r), r);
-  f->batch_end(s->device->group);
-}
-
 static void sum_sharded(lm_gradsync *s, size_t group)
 {
   const lm_fabric *f = s->device->fabric;
@@ -59,7 +27,7 @@ static void sum_sharded(lm_gradsync *s, size_t group)
   float *own = s->gradients + g->window + g->own_begin;
   bool in_place = s->own == NULL && g->own_count == each_of(s, group);
   f->fork(s->device->group);
-  scatter_sums(s, group, in_place ? own : s->spare);
+  f->reduce_scatter(s->device->group, in_place ? own : s->spare, s->gradients + g->window, each_of(s, group));
   if (s->own != NULL)
     f->add(s->device->group, s->own + g->own_at, s->spare, g->own_count);
   else if (!in_place)
@@ -107,17 +75,9 @@ static void gather_group(lm_gradsync *s, size_t group, char *weights, size_t wid
   const lm_param_group *g = &s->table->groups[group];
   size_t each = each_of(s, group), behind = (size_t)s->comm->size * each - g->count;
   char *x = weights + g->begin * width, *end = x + g->count * width;
-  if (fits(s, group, g->begin, s->table->elements)) {
-    f->copy(s->device->group, s->spare, end, behind * width);
-    f->all_gather(s->device->group, x, x + (size_t)s->comm->rank * each * width, each * width);
-    f->copy(s->device->group, end, s->spare, behind * width);
-    return;
-  }
-  f->batch_begin(s->device->group);
-  for (int r = 0; r < s->comm->size; r++)
-    if (part_count(s, group, r) > 0)
-      f->broadcast(s->device->group, x + part_begin(s, group, r) * width, part_count(s, group, r) * width, r);
-  f->batch_end(s->device->group);
+  f->copy(s->device->group, s->spare, end, behind * width);
+  f->all_gather(s->device->group, x, x + (size_t)s->comm->rank * each * width, each * width);
+  f->copy(s->device->group, end, s->spare, behind * width);
 }
 
 void lm_collective_gather(lm_gradsync *s, void *weights, lm_dtype t)

@@ -35,8 +35,9 @@ static lm_status describe(lm_model *m, lm_error *err)
 
 static lm_model_bytes measure(lm_model *m)
 {
-  return (lm_model_bytes){.weights = m->table.elements * lm_dtype_size(m->t),
-                          .gradients = m->training ? m->table.gradient_elements * sizeof *m->gradients : 0,
+  return (lm_model_bytes){.weights = (m->table.elements + m->table.slack) * lm_dtype_size(m->t),
+                          .gradients =
+                              m->training ? (m->table.gradient_elements + m->table.slack) * sizeof *m->gradients : 0,
                           .activations = lm_model_place(m)};
 }
 

@@ -10,8 +10,8 @@ lm_status lm_rank_memory_of(lm_rank_memory *out, const lm_rank_shape *shape, lm_
   LM_TRY(lm_model_measure(&model, &shape->model, shape->compute, shape->sync.micro, true, err));
   LM_TRY(lm_param_table_new(&table, &shape->model, err));
   lm_param_table_shard(&table, shape->sharding, shape->rank, shape->size);
-  *out = (lm_rank_memory){.weights = model.weights,
-                          .gradients = table.gradient_elements * sizeof(float),
+  *out = (lm_rank_memory){.weights = model.weights + table.slack * lm_dtype_size(shape->compute),
+                          .gradients = (table.gradient_elements + table.slack) * sizeof(float),
                           .activations = model.activations,
                           .optimizer = lm_optimizer_bytes(&table, shape->compute, &shape->optimizer),
                           .exchange = lm_gradsync_bytes(&table, shape->rank, shape->size, &shape->sync)};

@@ -10,8 +10,8 @@
 
 /* Calls are carried out at once, which is one of the orders that a device may choose. */
 static MPI_Comm fabric_world;
-static int fabric_rank, fabric_size, fabric_broken_rank = -1; /* which cannot join */
-static int fabric_joined;                                     /* groups of this rank */
+static int fabric_size, fabric_broken_rank = -1; /* which cannot join */
+static int fabric_joined;                        /* groups of this rank */
 
 static lm_status fabric_make_id(void *id, lm_error *err)
 {
@@ -24,7 +24,6 @@ static lm_status fabric_join(void **out, const void *id, int rank, int size, int
   *out = NULL;
   if (((const char *)id)[LM_FABRIC_ID - 1] != 'x' || marks < 1 || seconds <= 0) abort();
   if (rank == fabric_broken_rank) return lm_fail(err, LM_EIO, "rank %d has no device", rank);
-  fabric_rank = rank;
   fabric_size = size;
   fabric_joined++;
   *out = &fabric_world;
@@ -60,18 +59,13 @@ static void fabric_all_reduce(void *group, float *x, size_t n)
   MPI_Allreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, fabric_world);
 }
 
-static void fabric_reduce(void *group, float *to, const float *from, size_t n, int root)
-{
-  float *sum = malloc(n * sizeof *sum);
-  (void)group;
-  MPI_Reduce(from, sum, (int)n, MPI_FLOAT, MPI_SUM, root, fabric_world);
-  if (fabric_rank == root) memcpy(to, sum, n * sizeof *sum);
-  free(sum);
-}
-
 static void fabric_reduce_scatter(void *group, float *to, const float *from, size_t each)
 {
-  for (int r = 0; r < fabric_size; r++) fabric_reduce(group, to, from + (size_t)r * each, each, r);
+  float *sum = malloc(each * sizeof *sum);
+  (void)group;
+  MPI_Reduce_scatter_block(from, sum, (int)each, MPI_FLOAT, MPI_SUM, fabric_world);
+  memcpy(to, sum, each * sizeof *sum);
+  free(sum);
 }
 
 static void fabric_all_gather(void *group, void *to, const void *from, size_t each)
@@ -81,12 +75,6 @@ static void fabric_all_gather(void *group, void *to, const void *from, size_t ea
   MPI_Allgather(from, (int)each, MPI_BYTE, all, (int)each, MPI_BYTE, fabric_world);
   memcpy(to, all, (size_t)fabric_size * each);
   free(all);
-}
-
-static void fabric_broadcast(void *group, void *x, size_t bytes, int root)
-{
-  (void)group;
-  MPI_Bcast(x, (int)bytes, MPI_BYTE, root, fabric_world);
 }
 
 static void fabric_add(void *group, float *x, const float *y, size_t n)
@@ -114,10 +102,6 @@ static const lm_fabric host_fabric = {
     .all_reduce = fabric_all_reduce,
     .reduce_scatter = fabric_reduce_scatter,
     .all_gather = fabric_all_gather,
-    .reduce = fabric_reduce,
-    .broadcast = fabric_broadcast,
-    .batch_begin = fabric_nothing,
-    .batch_end = fabric_nothing,
     .add = fabric_add,
     .copy = fabric_copy,
 };

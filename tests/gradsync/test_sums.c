@@ -43,7 +43,7 @@ static lm_status begin(world *w, const lm_comm *comm, const setup *s, lm_error *
   *w = (world){0};
   put_table(&w->table);
   lm_param_table_shard(&w->table, s->sharding, comm->rank, comm->size);
-  w->gradients = calloc(w->table.gradient_elements, sizeof(float));
+  w->gradients = calloc(w->table.gradient_elements + w->table.slack, sizeof(float));
   for (int r = 0; r <= comm->size; r++) w->first[r] = s->batch * (uint64_t)r / (uint64_t)comm->size;
   const lm_gradsync_config cfg = {.bucket_bytes = s->bucket_bytes,
                                   .overlap = s->overlap,
@@ -256,7 +256,7 @@ static void check_gather(const lm_comm *comm)
       const setup s = {
           .sharding = (lm_sharding)sharding, .device = i % 2, .bucket_bytes = 1 << 20, .batch = 4, .micro = 1};
       if (begin(&w, comm, &s, &err) != LM_OK) abort();
-      unsigned char *x = calloc(w.table.elements, 4);
+      unsigned char *x = calloc(w.table.elements + w.table.slack, 4);
       for (size_t k = 0; k < w.table.n_groups; k++) {
         const lm_param_group *g = &w.table.groups[k];
         for (size_t j = (g->begin + g->own_begin) * (size_t)width;
