@@ -15,6 +15,10 @@ tap_is "$(find run -type f)" "" "nothing stays in the run folder"
 tap_exit 0 "no config, JSON" -- ranks 2 "$MPILM" check --json
 tap_like "$tap_out" '"ranks":2.*"gflops":[1-9]' "one object"
 
+first=$(taskset -cp $$ | sed 's/.*: \([0-9]*\).*/\1/')
+tap_exit 0 "2 threads on a core" -- env OMP_NUM_THREADS=2 taskset -c "$first" "$MPILM" check config.yaml --run.folder=run
+tap_like "$tap_err" "2 threads a rank, but 1 core:" "are warned of"
+
 check() { # WORDS...: rank 0 as it should be, rank 1 otherwise
   timeout 60 "${MPIRUN:-mpirun}" -n 1 "$MPILM" check config.yaml --run.folder=run : -n 1 "$@"
 }
