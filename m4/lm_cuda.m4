@@ -49,6 +49,6 @@ AC_DEFUN([LM_CUDA], [
   dnl Where the C compiler goes through ccache, so does nvcc, whose minutes are worth it most.
   AS_CASE([$CC], [ccache\ *|*/ccache\ *], [NVCC="ccache $NVCC"])
   AM_CONDITIONAL([LM_CUDA], [test $lm_have_cuda = 1])
-  AS_IF([test "x$enable_werror" = xyes], [NVCC_WERROR="-Werror all-warnings"])
-  AC_SUBST([CUDA_CPPFLAGS]) AC_SUBST([CUDA_LDFLAGS]) AC_SUBST([NVCC_WERROR])
+  AS_IF([test "x$enable_werror" = xyes], [NVCC_WERROR="-Werror all-warnings"; CXX_WERROR=-Werror])
+  AC_SUBST([CUDA_CPPFLAGS]) AC_SUBST([CUDA_LDFLAGS]) AC_SUBST([NVCC_WERROR]) AC_SUBST([CXX_WERROR])
   AC_DEFINE_UNQUOTED([LM_HAVE_CUDA], [$lm_have_cuda], [the CUDA backend is built])])
