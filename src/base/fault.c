@@ -16,6 +16,7 @@ static const struct {
   const char *instead; /* what else it may count; NULL: nothing */
 } kinds[LM_FAULT_KINDS] = {
     [LM_FAULT_DIE] = {"die", "step", NULL},
+    [LM_FAULT_EXIT] = {"exit", "step", NULL},
     [LM_FAULT_HANG] = {"hang", "step", NULL},
     [LM_FAULT_GRAD_INF] = {"grad_inf", "step", "sample"},
     [LM_FAULT_GRAD_NAN] = {"grad_nan", "step", "sample"},
@@ -132,6 +133,11 @@ void lm_fault_die(void)
 {
   kill(getpid(), SIGKILL);
   for (;;) pause();
+}
+
+void lm_fault_exit(void)
+{
+  _exit(0);
 }
 
 void lm_fault_hang(void)

@@ -10,6 +10,7 @@
 /** What can be asked for. MPILM_FAULT is a list of these, separated by commas; without `:rank` every rank is meant. */
 typedef enum lm_fault_kind {
   LM_FAULT_DIE,         /* die@step5:rank2: the process ends at once, as by SIGKILL */
+  LM_FAULT_EXIT,        /* exit@step5:rank2: the process leaves with exit code 0, without a word */
   LM_FAULT_HANG,        /* hang@step4:rank1: the process stops answering */
   LM_FAULT_GRAD_INF,    /* grad_inf@step3:rank1: a gradient is infinite; grad_inf@sample40: in the step that has it */
   LM_FAULT_GRAD_NAN,    /* grad_nan@step3, grad_nan@sample40: it is not a number */
@@ -37,6 +38,9 @@ double lm_fault_seconds(lm_fault_kind kind);
 
 /** End as a node that loses power would: no handler, no buffer, no message to the other ranks. Local. */
 _Noreturn void lm_fault_die(void);
+
+/** Leave as a library that calls exit() would, but with nothing cleaned up. Local. */
+_Noreturn void lm_fault_exit(void);
 
 /** Never come back, without using the processor. Local. */
 _Noreturn void lm_fault_hang(void);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "base/log.h"
 #include "slurm/job.h"
 
@@ -42,33 +43,12 @@ struct lm_run_lock {
 
 /* ---- processes ---- */
 
-/* Field 22 of /proc/PID/stat; 0 where there is no such process, or only its exit code, state Z, waits for its parent.
- * The second field may hold anything but ends in ')'. */
-static int64_t start_of(int64_t pid)
-{
-  char path[64];
-  lm_buffer text = {0};
-  int64_t start = 0;
-  snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
-  if (lm_file_read(path, &text, NULL) == LM_OK && text.size > 0) {
-    const char *p = strrchr(text.data, ')');
-    if (p != NULL && (strncmp(p, ") Z", 3) == 0 || strncmp(p, ") X", 3) == 0)) p = NULL;
-    for (int field = 2; p != NULL && field < 22; field++) {
-      p = strchr(p, ' ');
-      if (p != NULL) p++;
-    }
-    if (p != NULL) start = strtoll(p, NULL, 10);
-  }
-  lm_buffer_free(&text);
-  return start;
-}
-
 static struct owner myself(void)
 {
   struct owner o = {.pid = getpid(), .restarts = lm_slurm_restarts()};
   const char *job = lm_slurm_job_id();
   gethostname(o.host, sizeof o.host - 1);
-  o.start = start_of(o.pid);
+  o.start = lm_process_start(o.pid);
   snprintf(o.job, sizeof o.job, "%s", job != NULL ? job : "none");
   return o;
 }
@@ -134,7 +114,7 @@ static bool stands_still(const lm_run_lock *l, const struct owner *o)
 
 static bool is_gone(const lm_run_lock *l, const struct owner *o)
 {
-  if (strcmp(o->host, l->me.host) == 0) return start_of(o->pid) != o->start;
+  if (strcmp(o->host, l->me.host) == 0) return lm_process_start(o->pid) != o->start;
   /* Slurm requeues a job when its processes, or its nodes, are gone. */
   if (strcmp(o->job, "none") != 0 && strcmp(o->job, l->me.job) == 0 && o->restarts < l->me.restarts) return true;
   return stands_still(l, o);
@@ -158,7 +138,7 @@ static bool lock_soon(const lm_run_lock *l, bool *works)
   for (int i = 0; i < 40; i++) {
     if (lock_file(l->fd, works)) return true;
     struct owner o = read_owner(l->path);
-    if (o.pid == 0 || strcmp(o.host, l->me.host) != 0 || start_of(o.pid) == o.start) return false;
+    if (o.pid == 0 || strcmp(o.host, l->me.host) != 0 || lm_process_start(o.pid) == o.start) return false;
     sleep_for(0.1);
   }
   return false;

@@ -5,6 +5,7 @@
 #include "slurm/job.h"
 
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,40 @@ static void make_tally(lm_comm *comm)
   MPI_Op_create(add_tallies, 1, &comm->add_tally);
 }
 
+const char *lm_thread_level_name(int level)
+{
+  static const struct {
+    int level;
+    const char *name;
+  } names[] = {{MPI_THREAD_SINGLE, "MPI_THREAD_SINGLE"},
+               {MPI_THREAD_FUNNELED, "MPI_THREAD_FUNNELED"},
+               {MPI_THREAD_SERIALIZED, "MPI_THREAD_SERIALIZED"},
+               {MPI_THREAD_MULTIPLE, "MPI_THREAD_MULTIPLE"}};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    if (names[i].level == level) return names[i].name;
+  return "an unknown level";
+}
+
+lm_status lm_thread_level(int wanted, int granted, lm_error *err)
+{
+  if (granted >= wanted) return LM_OK;
+  return lm_fail(err, LM_EINVAL, "MPI grants %s, %s is needed: another MPI, or one built with threads",
+                 lm_thread_level_name(granted), lm_thread_level_name(wanted));
+}
+
+int lm_node_cores(const lm_comm *comm)
+{
+  cpu_set_t set;
+  MPI_Comm node;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) CPU_SET(0, &set);
+  if (comm->size == 1) return CPU_COUNT(&set);
+  MPI_Comm_split_type(comm->mpi, MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL, &node);
+  MPI_Allreduce(MPI_IN_PLACE, &set, (int)sizeof set, MPI_BYTE, MPI_BOR, node);
+  MPI_Comm_free(&node);
+  return CPU_COUNT(&set);
+}
+
 lm_status lm_comm_world(lm_comm *out, int *argc, char ***argv, lm_error *err)
 {
   int provided;
@@ -65,10 +100,8 @@ lm_status lm_comm_world(lm_comm *out, int *argc, char ***argv, lm_error *err)
   MPI_Comm_free(&node);
   make_tally(out);
   gethostname(out->host, sizeof out->host - 1);
-  lm_status mine = provided >= MPI_THREAD_FUNNELED
-                       ? refuse_singletons(out->size, err)
-                       : lm_fail(err, LM_EINVAL, "MPI grants thread level %d, FUNNELED (%d) is needed", provided,
-                                 MPI_THREAD_FUNNELED);
+  lm_status mine = lm_thread_level(MPI_THREAD_FUNNELED, provided, err);
+  if (mine == LM_OK) mine = refuse_singletons(out->size, err);
   return lm_agree(out, mine, err);
 }
 

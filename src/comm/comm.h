@@ -19,11 +19,30 @@ typedef struct lm_comm {
 } lm_comm;
 
 /* Tags of point-to-point messages, all of them. */
-enum lm_tag { LM_TAG_TOKENS = 1, LM_TAG_PIECES, LM_TAG_PARTIALS, LM_TAG_SUMS, LM_TAG_WEIGHTS, LM_TAG_PROBE };
+enum lm_tag {
+  LM_TAG_TOKENS = 1,
+  LM_TAG_PIECES,
+  LM_TAG_PARTIALS,
+  LM_TAG_SUMS,
+  LM_TAG_WEIGHTS,
+  LM_TAG_PROBE,
+  LM_TAG_NEIGHBOUR
+};
 
 /** Start MPI and describe the world. Collective over all started processes.
  *  @return LM_EINVAL where a launcher started several tasks that do not know each other (N singletons) */
 lm_status lm_comm_world(lm_comm *out, int *argc, char ***argv, lm_error *err) LM_NODISCARD;
+
+/** Does MPI grant what is needed? Local. The levels are ordered: MPI 4.0, section 11.6.2.
+ *  @param wanted, granted  MPI_THREAD_...; LM_EINVAL names both where `granted` is the lower one */
+lm_status lm_thread_level(int wanted, int granted, lm_error *err) LM_NODISCARD;
+
+/** "MPI_THREAD_FUNNELED". Local. */
+const char *lm_thread_level_name(int level);
+
+/** On how many cores the ranks of this node run, together. Collective. A launcher that binds all ranks to one core
+ * shows here. */
+int lm_node_cores(const lm_comm *comm);
 
 /** One rank alone, without MPI: for subcommands that are not parallel. Local. */
 void lm_comm_self(lm_comm *out);

@@ -3,6 +3,7 @@
 #include "comm/watchdog.h"
 
 #include "base/memory.h"
+#include "base/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +16,13 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+/* A rank, as its neighbour on the node knows it. */
+struct neighbour {
+  char host[64];
+  int rank;
+  int64_t pid, start; /* lm_process_start(); 0: nobody is looked after */
+};
 
 struct lm_watchdog {
   int rank, size;
@@ -29,7 +37,11 @@ struct lm_watchdog {
   const char *phase;
   double age; /* seconds that this process was running in the phase */
   bool noted;
+  struct neighbour next;
+  int missed; /* looks in a row at which it was not there */
 };
+
+static const double LOOKS = 0.1; /* seconds from one look to the next: launchers kill a second after they saw a death */
 
 static void path_of_note(const lm_watchdog *w, int rank, char out[PATH_MAX])
 {
@@ -93,15 +105,44 @@ static int name_others(const lm_watchdog *w, char *out, size_t n)
   return others;
 }
 
-/* One rank speaks for all: whoever makes the file. The others leave it the time to do so. */
-static _Noreturn void give_up(const lm_watchdog *w)
+/* One rank speaks for all: whoever makes the file. */
+static bool speaks(const lm_watchdog *w)
 {
-  char path[PATH_MAX], others[768];
+  char path[PATH_MAX];
   path_of_verdict(w, path);
   int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  bool speak = fd >= 0 || errno != EEXIST;
-  if (fd >= 0) close(fd);
-  if (speak) {
+  if (fd < 0) return errno != EEXIST;
+  close(fd);
+  return true;
+}
+
+/* The launcher ends the job when it sees a death; a second later this rank helps it. */
+static _Noreturn void mourn(const lm_watchdog *w)
+{
+  if (speaks(w)) {
+    fprintf(stderr,
+            "mpilm: [rank %d %s] step %" PRIu64 ", '%s': rank %d on %s, process %" PRId64
+            ", has died; ending the job\n",
+            w->rank, w->host, w->step, w->phase, w->next.rank, w->next.host, w->next.pid);
+    fflush(stderr);
+  }
+  nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+  _exit(1);
+}
+
+/* Two looks: whatever went wrong with the first is not held against it. */
+static void look_after(lm_watchdog *w)
+{
+  if (w->next.start == 0) return;
+  w->missed = lm_process_start(w->next.pid) == w->next.start ? 0 : w->missed + 1;
+  if (w->missed == 2) mourn(w);
+}
+
+/* The others leave the one that speaks the time to do so. */
+static _Noreturn void give_up(const lm_watchdog *w)
+{
+  char others[768];
+  if (speaks(w)) {
     nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL); /* notes that are being written now */
     int n = name_others(w, others, sizeof others);
     fprintf(
@@ -132,6 +173,7 @@ static void *watch(void *arg)
       w->noted = true;
     }
     if (w->age >= w->timeout) give_up(w);
+    look_after(w);
   }
   pthread_mutex_unlock(&w->lock);
   return NULL;
@@ -146,7 +188,7 @@ lm_status lm_watchdog_start(lm_watchdog **out, const lm_comm *comm, const char *
   LM_TRY(lm_alloc(out, 1, sizeof **out, "the watchdog", err));
   lm_watchdog *w = *out;
   *w = (lm_watchdog){.rank = comm->rank, .size = comm->size, .timeout = timeout, .phase = "start"};
-  w->interval = timeout / 10 < 1 ? timeout / 10 : 1;
+  w->interval = timeout / 10 < LOOKS ? timeout / 10 : LOOKS;
   snprintf(w->host, sizeof w->host, "%s", comm->host);
   snprintf(w->folder, sizeof w->folder, "%s", folder);
   pthread_mutex_init(&w->lock, NULL);
@@ -161,6 +203,22 @@ lm_status lm_watchdog_start(lm_watchdog **out, const lm_comm *comm, const char *
   free(w);
   *out = NULL;
   return lm_fail(err, LM_ENOMEM, "the watchdog's thread cannot be made: %s", strerror(errno));
+}
+
+void lm_watchdog_neighbour(lm_watchdog *w, const lm_comm *comm)
+{
+  MPI_Comm node;
+  if (w == NULL || comm->size == 1) return;
+  struct neighbour me = {.rank = comm->rank, .pid = getpid(), .start = lm_process_start(getpid())}, next;
+  snprintf(me.host, sizeof me.host, "%s", comm->host);
+  MPI_Comm_split_type(comm->mpi, MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL, &node);
+  int rank = comm->local_rank, size = comm->local_size;
+  MPI_Sendrecv(&me, sizeof me, MPI_BYTE, (rank + size - 1) % size, LM_TAG_NEIGHBOUR, &next, sizeof next, MPI_BYTE,
+               (rank + 1) % size, LM_TAG_NEIGHBOUR, node, MPI_STATUS_IGNORE);
+  MPI_Comm_free(&node);
+  pthread_mutex_lock(&w->lock);
+  if (size > 1 && lm_process_start(next.pid) == next.start) w->next = next;
+  pthread_mutex_unlock(&w->lock);
 }
 
 void lm_watchdog_phase(lm_watchdog *w, uint64_t step, const char *phase)

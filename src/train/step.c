@@ -256,6 +256,7 @@ static void describe_samples(lm_trainer *t, lm_metrics_row *row)
 static void faults_before(uint64_t step)
 {
   if (lm_fault(LM_FAULT_DIE, step)) lm_fault_die();
+  if (lm_fault(LM_FAULT_EXIT, step)) lm_fault_exit();
   if (lm_fault(LM_FAULT_HANG, step)) lm_fault_hang();
 }
 
@@ -298,7 +299,7 @@ lm_status lm_trainer_step(lm_trainer *t, lm_step_result *out, lm_error *err)
   s.saved = lm_saver_done(t->saver);
   agree_on_step(t->comm, &s);
   if (t->losses != NULL) s.loss = sum_losses(t);
-  if (s.failed > 0) return lm_agree(t->comm, mine, err);
+  if (s.failed > 0) return lm_fail_in(err, lm_agree(t->comm, mine, err), "step %" PRIu64 ", 'data'", t->at.step + 1);
 
   double reduced = lm_clock();
   lm_watchdog_phase(t->watchdog, t->at.step + 1, "update");

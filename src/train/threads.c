@@ -31,6 +31,20 @@ void lm_threads_set(const lm_comm *comm, int64_t wanted)
             cores, cores > 1 ? "s" : "");
 }
 
+void lm_threads_report(const lm_comm *comm)
+{
+  int level, cores = lm_node_cores(comm), wanted = comm->local_size * lm_threads();
+  double who = wanted > cores ? -comm->rank : -comm->size; /* the lowest rank that sees it speaks */
+  lm_allreduce_max_f64(comm, &who, 1);
+  MPI_Query_thread(&level);
+  lm_verbose("MPI grants %s; the %d ranks of the first node run on %d cores", lm_thread_level_name(level),
+             comm->local_size, cores);
+  if (comm->size > 1 && who == -comm->rank)
+    lm_warn_all("%d ranks x %d thread%s of this node run on %d core%s: they wait for each other (mpirun --bind-to, "
+                "--map-by; fewer ranks)",
+                comm->local_size, lm_threads(), lm_threads() > 1 ? "s" : "", cores, cores > 1 ? "s" : "");
+}
+
 int lm_threads(void)
 {
   return omp_get_max_threads();

@@ -632,6 +632,7 @@ static lm_status run(lm_trainer *t, const lm_options *options, lm_error *err)
   LM_TRY(lm_checkpoint_prepare(t->comm, t->cfg->run.folder, t->cfg->run.lock_timeout, &t->lock, err));
   lm_status watching = lm_watchdog_start(&t->watchdog, t->comm, t->cfg->run.folder, t->cfg->run.hang_timeout, err);
   LM_TRY(lm_agree(t->comm, watching, err));
+  lm_watchdog_neighbour(t->watchdog, t->comm);
   LM_TRY(lm_journal_open(&t->journal, t->comm, t->cfg->run.folder, t->cfg->run.max_stalled, &t->slowest_save, err));
   LM_TRY(make_saver(t, err));
   LM_TRY(start(t, options, err));
@@ -662,6 +663,7 @@ lm_status lm_train(const lm_comm *comm, const lm_config *cfg, const lm_options *
   lm_trainer t = {.comm = comm, .cfg = cfg};
   lm_stop_watch();
   lm_threads_set(comm, cfg->run.threads);
+  lm_threads_report(comm);
   lm_status s = lm_agree(comm, make_local(&t, err), err);
   if (s == LM_OK) s = make_gradsync(&t, err);
   if (s == LM_OK) s = run(&t, options, err);

@@ -26,7 +26,12 @@ MPILM_FAULT=hang@step4:rank1 ends_within 30 "rank 1 hangs in step 4" -- train 3 
 tap_like "$tap_err" "step 4.*no end after 3 s.*rank 1 on .* is in 'step' of step 4|step 4, 'step': no end after 3 s" \
   "the rank, the step and the phase are named"
 tap_is "$(grep -c 'no end after' <<<"$tap_err")" 1 "once"
-MPILM_FAULT=die@step5:rank2 ends_within 30 "rank 2 dies in step 5" -- train 4 die
+for way in die exit; do
+  MPILM_FAULT=$way@step5:rank2 ends_within 30 "$way: rank 2 dies in step 5" -- train 4 $way
+  tap_like "$tap_err" "^mpilm: .rank 1 [^]]+. step 5, '[a-z]+': rank 2 on [^ ]+, process [0-9]+, has died; ending the job" \
+    "$way: step, phase, rank and host are named"
+  tap_is "$(grep -c '^mpilm: .*ending the job' <<<"$tap_err")" 1 "$way: once"
+done
 tap_exit 0 "the next start goes on" -- train 4 die
 
 # SIGSTOP: the process is there and does nothing.
@@ -45,6 +50,20 @@ wait
 tap_like "$tap_err" "no end after 4 s.*rank 2 gives no sign" "the silent rank is named"
 tap_exit 0 "the next start cleans up and goes on" -- train 3 frozen --run.steps=5
 tap_is "$(find frozen -name '.watchdog-*')" "" "no note is left"
+
+# The data's file is cut under a run: the loader's error is that of all.
+cp train.h5 cut.h5
+(
+  for _ in $(seq 100); do
+    [ "$(wc -l 2>/dev/null <cut/metrics.jsonl)" -ge 3 ] 2>/dev/null && break
+    sleep 0.1
+  done
+  truncate -s 4096 cut.h5
+) &
+ends_within 30 "the data is cut" -- train 3 cut --data.train=cut.h5 --run.steps=1000000 --checkpoint.every=0 --log.every=1000
+wait
+tap_like "$tap_err" "^mpilm: .rank [0-2] [^]]+. step [0-9]+, 'data': .*cut.h5" "rank, host, step, phase and file are named"
+tap_is "$(grep -c '^mpilm: .*cut.h5' <<<"$tap_err")" 1 "once"
 
 # A bit flips on one rank: nothing else would ever show it.
 tap_alone lm_check_replicas 1 "step 6: replicas differ: final_norm/weight is not the same on rank 2 of 3" \
