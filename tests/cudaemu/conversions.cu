@@ -147,7 +147,7 @@ static void integers()
   check(!wrong, "f32 to integers: four roundings, saturation, NaN");
 }
 
-__global__ void from_integers(float *out, double *wide, const s64 *v, int n)
+__global__ void from_integers(float *out, double *wide, s64 *low, const s64 *v, int n)
 {
   const int i = (int)threadIdx.x;
   if (i >= n) return;
@@ -155,6 +155,7 @@ __global__ void from_integers(float *out, double *wide, const s64 *v, int n)
   asm volatile("cvt.rn.f32.u32 %0, %1;" : "=f"(out[n + i]) : "r"((u32)v[i]));
   asm volatile("cvt.rz.f32.s32 %0, %1;" : "=f"(out[2 * n + i]) : "r"((int)v[i]));
   asm volatile("cvt.rn.f64.s64 %0, %1;" : "=d"(wide[i]) : "l"(v[i]));
+  asm volatile("cvt.s64.s32 %0, %1;" : "=l"(low[i]) : "l"(v[i])); /* of a wider register */
 }
 
 static float cut(int v) /* to 24 bits, towards zero */
@@ -183,15 +184,17 @@ static void reals()
   const int n = (int)v.size();
   float *f = on_device<float>((size_t)(3 * n));
   double *d = on_device<double>((size_t)n);
-  from_integers<<<1, 32>>>(f, d, to_device(v), n);
+  s64 *low = on_device<s64>((size_t)n);
+  from_integers<<<1, 32>>>(f, d, low, to_device(v), n);
   const std::vector<float> F = from_device(f, (size_t)(3 * n));
   const std::vector<double> D = from_device(d, (size_t)n);
+  const std::vector<s64> L = from_device(low, (size_t)n);
   int wrong = 0;
   for (size_t i = 0; i < v.size(); i++) {
     wrong += F[i] != (float)v[i] || F[v.size() + i] != (float)(u32)v[i] || D[i] != (double)v[i];
-    wrong += F[2 * v.size() + i] != cut((int)v[i]);
+    wrong += F[2 * v.size() + i] != cut((int)v[i]) || L[i] != (int)v[i];
   }
-  check(!wrong, "integers to f32 and f64");
+  check(!wrong, "integers to f32 and f64, and the lower part of a wider register");
 }
 
 __global__ void half_arithmetic(u16 *out, const u16 *a, const u16 *b, const u16 *c, int n)

@@ -188,10 +188,11 @@ template <bool BF16> void pack_pair(Warp &w, const Inst &i, u32 mask) /* a: the 
 
 Handler integers(Type to, Type from, const Inst &i)
 {
-  const bool plain = !i.flags;
+  /* A register may be wider than the type: its lower part counts. */
+  const bool plain = !i.flags && i.a.size == bytes_of(from) && i.d.size == bytes_of(to);
   if (plain && to == Type::s64 && from == Type::s32) return s32_to_s64;
   if (plain && bytes_of(to) == 8 && from == Type::u32) return u32_to_u64;
-  if (plain && bytes_of(to) == 4 && bytes_of(from) == 8 && i.d.size == 4) return u64_to_u32;
+  if (plain && bytes_of(to) == 4 && bytes_of(from) == 8) return u64_to_u32;
   switch (to) {
   case Type::u8: return integer_to_integer<u8>;
   case Type::s8: return integer_to_integer<s8>;
@@ -206,7 +207,7 @@ Handler integers(Type to, Type from, const Inst &i)
 
 Handler floats(const Conversion &c, const Inst &i)
 {
-  const bool plain = !i.flags && c.rounding == to_nearest && !c.integral;
+  const bool plain = !i.flags && c.rounding == to_nearest && !c.integral && i.a.size == 4 && i.d.size == 4;
   if (plain && c.to == Type::f32 && c.from == Type::s32) return s32_to_f32;
   if (plain && c.to == Type::bf16 && c.from == Type::f32) return f32_to_bf16_lanes;
   if (c.to == Type::f16 && c.rounding != to_nearest) throw Unsupported{"the rounding"};

@@ -496,12 +496,14 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
                                                     cublasLtMatmulPreferenceAttributes_t a, const void *v, size_t n)
 {
-  uint32_t alignment;
+  uint32_t hint; /* what the emulator's choice does not depend on */
   return transfer({{CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &in<Preference>(p).workspace, 8},
-                   {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &alignment, 4},
-                   {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &alignment, 4},
-                   {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &alignment, 4},
-                   {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &alignment, 4}},
+                   {CUBLASLT_MATMUL_PREF_SEARCH_MODE, &hint, 4},
+                   {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &hint, 4},
+                   {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &hint, 4},
+                   {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &hint, 4},
+                   {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &hint, 4},
+                   {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &hint, 4}},
                   "preference", a, nullptr, v, n);
 }
 

@@ -85,7 +85,7 @@ cudaError_t launch(const Kernel *k, dim3 g, dim3 b, void **args, size_t dynamic,
   if (e != cudaSuccess) return result(e);
   Launch L = {k, {g.x, g.y, g.z}, {b.x, b.y, b.z}, (u32)dynamic, std::vector<u8>(k->param_bytes), cooperative};
   for (size_t n = 0; n < k->params.size(); n++) memcpy(&L.params[k->params[n].first], args[n], k->params[n].second);
-  return enqueue(stream_of(s), {Work::device, [L] { run_traced(L); }, nullptr, 0, k});
+  return enqueue(stream_of(s), {Work::device, [L] { run_traced(L); }, nullptr, 0, k, nullptr});
 }
 
 cudaError_t launch_host(const void *host, dim3 g, dim3 b, void **args, size_t dynamic, cudaStream_t s, bool cooperative)

@@ -21,7 +21,8 @@ struct Work {
   std::function<void()> function; /* device, host */
   CUevent_st *event = nullptr;    /* record, wait */
   u64 version = 0;
-  const Kernel *kernel = nullptr; /* for cudaGraphExecUpdate: the same nodes? */
+  const Kernel *kernel = nullptr;    /* for cudaGraphExecUpdate: the same nodes? */
+  std::shared_ptr<CUevent_st> owned; /* an event of the emulator's own */
 };
 } // namespace emu
 

@@ -49,11 +49,11 @@ void execute(CUstream_st *s, const Work &w)
 void order_after(CUstream_st *first, CUstream_st *later)
 {
   if (first->queue.empty() && !first->busy) return;
-  auto *e = new CUevent_st; /* a few bytes that nobody owns: streams may go before it is waited for */
+  const auto e = std::make_shared<CUevent_st>();
   e->stream = first;
   e->recorded = 1;
-  first->queue.push_back({Work::record, nullptr, e, 1, nullptr});
-  later->queue.push_back({Work::wait, nullptr, e, 1, nullptr});
+  first->queue.push_back({Work::record, nullptr, e.get(), 1, nullptr, e});
+  later->queue.push_back({Work::wait, nullptr, e.get(), 1, nullptr, e});
 }
 
 /* The legacy stream waits for all blocking streams, and they for it. */
@@ -139,7 +139,7 @@ cudaError_t enqueue(CUstream_st *s, Work w)
 
 cudaError_t enqueue(CUstream_st *s, std::function<void()> f)
 {
-  return enqueue(s, {Work::device, std::move(f), nullptr, 0, nullptr});
+  return enqueue(s, {Work::device, std::move(f), nullptr, 0, nullptr, nullptr});
 }
 
 void step(CUstream_st *s)

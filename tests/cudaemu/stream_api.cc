@@ -8,7 +8,7 @@ using namespace emu;
 cudaError_t emu::enqueue_host(cudaStream_t s, std::function<void()> f)
 {
   Guard guard;
-  return enqueue(stream_of(s), {Work::host, std::move(f), nullptr, 0, nullptr});
+  return enqueue(stream_of(s), {Work::host, std::move(f), nullptr, 0, nullptr, nullptr});
 }
 
 extern "C" {
@@ -114,7 +114,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t handle)
   e->captured = s->captured;
   if (s->capture != nullptr) return cudaSuccess;
   e->recorded++;
-  s->queue.push_back({Work::record, nullptr, e, e->recorded, nullptr});
+  s->queue.push_back({Work::record, nullptr, e, e->recorded, nullptr, nullptr});
   if (!config.lazy) drain(s);
   return cudaSuccess;
 }
@@ -131,7 +131,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t e, unsigned)
   }
   if (e->recorded == 0) return cudaSuccess;
   if (s->capture != nullptr) return result(cudaErrorStreamCaptureIsolation);
-  s->queue.push_back({Work::wait, nullptr, e, e->recorded, nullptr});
+  s->queue.push_back({Work::wait, nullptr, e, e->recorded, nullptr, nullptr});
   if (!config.lazy) drain(s);
   return cudaSuccess;
 }
