@@ -1,0 +1,42 @@
+#!/bin/bash
+# tests/train/test_launch.sh - ranks that do not know each other, and ranks that share too few cores.
+. "$srcdir/tests/tap.sh"
+. "$srcdir/tests/train/common.sh"
+
+make_config config.yaml
+make_data
+tap_ok $? "a dataset is made"
+short=(--run.steps=2 --checkpoint.every=0 --schedule.warmup=0)
+
+# What srun sets for a task, where its MPI knows of one rank only.
+task() {
+  env SLURM_NTASKS=4 SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=2 SLURM_STEP_ID=0 "$@"
+}
+tap_exit 2 "one of four tasks, each rank 0 of 1" -- task "$MPILM" train config.yaml --run.folder=lost "${short[@]}"
+tap_like "$tap_err" "MPI has 1 rank but Slurm started 4 tasks.*srun --mpi=pmix, or mpirun" "is refused"
+[ ! -e lost ]
+tap_ok $? "and touches nothing"
+tap_exit 0 "as asked for" -- task env MPILM_ALLOW_SINGLETONS=1 "$MPILM" train config.yaml --run.folder=apart "${short[@]}"
+tap_exit 0 "a serial tool" -- task "$MPILM" ckpt ls apart
+tap_exit 0 "in the shell of a batch job" -- env SLURM_NTASKS=4 "$MPILM" train config.yaml --run.folder=shell "${short[@]}"
+
+# Bound to one core, all of them.
+core=$(taskset -pc $$ | sed 's/.*: *\([0-9]*\).*/\1/')
+tap_exit 0 "2 ranks" -- train 2 told "${short[@]}" --verbose
+tap_like "$tap_err" "MPI grants MPI_THREAD_(FUNNELED|SERIALIZED|MULTIPLE)" "--verbose tells the thread level"
+bound() {
+  OMP_NUM_THREADS=1 taskset -c "$core" timeout 100 "${MPIRUN:-mpirun}" -n 4 "$MPILM" train config.yaml "$@"
+}
+tap_exit 0 "bound to core $core" -- bound --run.folder=one "${short[@]}"
+tap_like "$tap_err" "^.rank 0 [^]]+. warning: 4 ranks x 1 thread of this node run on 1 core: they wait for each other" "is told"
+tap_is "$(grep -c 'wait for each other' <<<"$tap_err")" 1 "once"
+tap_exit 0 "a rank, a thread" -- train 1 alone "${short[@]}" --run.threads=1
+tap_is "$(grep -c 'wait for each other' <<<"$tap_err")" 0 "has nothing to tell"
+
+# Nobody says how many threads: ranks x threads are no more than the cores.
+tap_exit 0 "2 ranks, no OMP_NUM_THREADS" -- env -u OMP_NUM_THREADS timeout 100 "${MPIRUN:-mpirun}" -n 2 "$MPILM" train \
+  config.yaml --run.folder=default "${short[@]}"
+threads=$(sed -n 's/.*: 2 ranks x \([0-9]*\) thread.*/\1/p' <<<"$tap_err")
+[ $((2 * ${threads:-1000})) -le "$(env -u OMP_NUM_THREADS nproc)" ] || [ "$threads" = 1 ]
+tap_ok $? "2 ranks x ${threads:-?} threads on $(env -u OMP_NUM_THREADS nproc) cores"
+tap_end
