@@ -39,8 +39,10 @@ template <class T> T mul_high(T a, T b)
 
 template <class T> T mul24(T a, T b)
 {
-  const int up = std::is_signed<T>::value ? 8 : 0; /* the sign is bit 23 */
-  auto low = [up](T x) { return up ? (s64)((s32)((u32)x << 8) >> 8) : (s64)((u32)x & 0xffffff); };
+  auto low = [](T x) { /* the sign is bit 23 */
+                       if (std::is_signed<T>::value) return (s64)((s32)((u32)x << 8) >> 8);
+                       return (s64)((u32)x & 0xffffff);
+  };
   return (T)(low(a) * low(b));
 }
 
