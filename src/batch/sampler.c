@@ -17,12 +17,12 @@ static int half_bits(uint64_t windows)
 }
 
 /* One pass of the network over [0, 4^half): (left, right) -> (right, left ^ F(right)). */
-static uint64_t feistel(uint64_t seed, uint64_t epoch, int half, uint64_t x)
+static uint64_t feistel(uint64_t seed, uint64_t source, uint64_t epoch, int half, uint64_t x)
 {
   uint64_t mask = (UINT64_C(1) << half) - 1, left = x >> half, right = x & mask;
   for (uint64_t round = 0; round < ROUNDS; round++) {
     uint32_t words[4];
-    lm_random_words(seed, LM_STREAM_SHUFFLE, epoch, round << 32 | right, words);
+    lm_random_words(seed, LM_STREAM_SHUFFLE, epoch, source << 36 | round << 32 | right, words);
     uint64_t mixed = left ^ (words[0] & mask);
     left = right;
     right = mixed;
@@ -30,14 +30,14 @@ static uint64_t feistel(uint64_t seed, uint64_t epoch, int half, uint64_t x)
   return left << half | right;
 }
 
-uint64_t lm_sample_window(uint64_t seed, uint64_t windows, uint64_t position)
+uint64_t lm_sample_window(uint64_t seed, uint64_t source, uint64_t windows, uint64_t position)
 {
-  LM_ASSERT(windows >= 1);
+  LM_ASSERT(windows >= 1 && source >> 28 == 0);
   uint64_t epoch = position / windows, x = position % windows;
   int half = half_bits(windows);
   /* 4^half < 4 windows, so less than four passes are needed on average; the walk ends, since x lies on its own cycle.
    */
-  do x = feistel(seed, epoch, half, x);
+  do x = feistel(seed, source, epoch, half, x);
   while (x >= windows);
   return x;
 }

@@ -2,9 +2,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "batch/dataset.h"
 #include "batch/import.h"
-#include "batch/sampler.h"
+#include "batch/loader.h"
+#include "checkpoint/checkpoint.h"
 #include "command/command.h"
 #include "text/vocab.h"
+#include "train/mixing.h"
 #include "train/run_config.h"
 
 #include <inttypes.h>
@@ -224,36 +226,119 @@ static lm_status find_document(const lm_dataset *d, uint64_t at, uint64_t *docum
   return LM_OK;
 }
 
-static lm_status print_samples(const lm_dataset *d, const lm_config *cfg, uint64_t step, lm_error *err)
+/* What a step of a run is made of. */
+struct plan {
+  lm_sources sources;
+  lm_mixture mixture;
+  uint64_t now;        /* position of the newest checkpoint */
+  uint64_t begin, end; /* positions of the step's samples */
+};
+
+/* What the checkpoints of the run folder know: what was drawn, and with which weights. The newest one tells of all that
+ * came before it, and the config of what comes after. @param[out] last  its step, 0: there is none */
+static lm_status plan_from_checkpoints(struct plan *p, const lm_config *cfg, uint64_t *last, lm_error *err)
+{
+  lm_checkpoint *list;
+  size_t n;
+  *last = p->now = 0;
+  LM_TRY(lm_checkpoint_scan(cfg->run.folder, &list, &n, err));
+  while (n > 0 && !list[n - 1].complete) n--;
+  lm_status s = LM_OK;
+  if (n > 0) {
+    const lm_checkpoint *newest = &list[n - 1];
+    *last = newest->step;
+    s = lm_mixing_read(&p->mixture, &p->now, newest->path, err);
+    if (s == LM_OK)
+      s = lm_mixing_follow(&p->mixture, &p->sources, p->now, newest->path, cfg->run.allow_change == 1, err);
+  }
+  free(list);
+  return s;
+}
+
+static lm_status make_plan(struct plan *p, const lm_config *cfg, uint64_t step, lm_error *err)
 {
   lm_ramp ramp = lm_config_ramp(cfg);
-  uint64_t T = (uint64_t)cfg->model.shape.n_ctx, windows = lm_dataset_windows(d, (int)T), first, last;
-  if (windows == 0)
-    return lm_fail(err, LM_EINVAL, "%s: has no window of %" PRIu64 " tokens and their targets", cfg->data.train, T);
-  uint64_t begin = lm_ramp_position(&ramp, step - 1), end = lm_ramp_position(&ramp, step);
-  printf("sample window first_document last_document\n");
-  for (uint64_t p = begin; p < end; p++) {
-    uint64_t w = lm_sample_window((uint64_t)cfg->run.seed, windows, p);
-    LM_TRY(find_document(d, w * T, &first, err));
-    LM_TRY(find_document(d, (w + 1) * T - 1, &last, err));
-    printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", p, w, first, last);
+  uint64_t last;
+  LM_TRY(lm_sources_open(&p->sources, &cfg->data.train, (int)cfg->model.shape.n_ctx, err));
+  LM_TRY(plan_from_checkpoints(p, cfg, &last, err));
+  p->begin = lm_ramp_position(&ramp, step - 1);
+  if (step > last) p->begin += p->now - lm_ramp_position(&ramp, last);
+  p->end = p->begin + lm_ramp_batch(&ramp, step - 1);
+  return last > 0 ? LM_OK : lm_sources_mix(&p->sources, &p->mixture, 0, err);
+}
+
+static lm_status print_sample(lm_loader *l, const struct plan *p, uint64_t position, uint64_t T, lm_error *err)
+{
+  uint64_t first, last;
+  lm_sample what = lm_loader_sample(l, position);
+  if (what.source == NULL) {
+    printf("%" PRIu64 " - - - checksum:%016" PRIx64 "\n", position, p->mixture.checksum[what.column]);
+    return LM_OK;
   }
+  const lm_dataset *d = what.source->data;
+  LM_TRY(find_document(d, what.window * T, &first, err));
+  LM_TRY(find_document(d, (what.window + 1) * T - 1, &last, err));
+  printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n", position, what.window, first, last,
+         lm_dataset_path(d));
   return LM_OK;
 }
 
-static lm_status data_which(int argc, char **argv, lm_error *err)
+/* Shares, and epochs of each dataset: until the newest checkpoint, and at the end of the run. */
+static lm_status print_mixture(const struct plan *p, uint64_t now, uint64_t end, lm_error *err)
+{
+  size_t n = p->mixture.sources;
+  uint64_t *drawn;
+  LM_TRY(lm_alloc(&drawn, 2 * n, sizeof *drawn, "the samples drawn of each source", err));
+  lm_status s = lm_mixture_drawn(&p->mixture, now, drawn, err);
+  if (s == LM_OK) s = lm_mixture_drawn(&p->mixture, end, drawn + n, err);
+  if (s == LM_OK)
+    printf("%8s  %16s  %12s  %12s  %10s  %10s  dataset\n", "share", "tokens", "windows", "samples", "epochs",
+           "at the end");
+  for (size_t i = 0; s == LM_OK && i < p->sources.n; i++) {
+    const lm_source *source = &p->sources.items[i];
+    const lm_token_info *info = lm_dataset_info(source->data);
+    size_t column = lm_mixture_column(&p->mixture, info->checksum);
+    double windows = (double)source->windows;
+    printf("%7.3f%%  %16" PRIu64 "  %12" PRIu64 "  %12" PRIu64 "  %10.3f  %10.3f  %s\n",
+           100 * lm_mixture_share(&p->mixture, column), info->tokens, source->windows, drawn[column],
+           (double)drawn[column] / windows, (double)drawn[n + column] / windows, lm_dataset_path(source->data));
+  }
+  free(drawn);
+  return s;
+}
+
+static lm_status print_samples(const struct plan *p, const lm_config *cfg, lm_error *err)
+{
+  int T = (int)cfg->model.shape.n_ctx;
+  lm_loader *l;
+  LM_TRY(lm_loader_new(&l, &p->sources, &p->mixture, (uint64_t)cfg->run.seed, T, p->end - p->begin, 0, 1, err));
+  printf("sample window first_document last_document dataset\n");
+  lm_status s = LM_OK;
+  for (uint64_t at = p->begin; s == LM_OK && at < p->end; at++) s = print_sample(l, p, at, (uint64_t)T, err);
+  lm_loader_free(l);
+  return s;
+}
+
+/* What a config says of its data: of a step, or, without one, of the run. */
+static lm_status print_plan(const lm_config *cfg, uint64_t step, lm_error *err)
+{
+  struct plan plan = {0};
+  lm_status s = make_plan(&plan, cfg, step > 0 ? step : (uint64_t)cfg->run.steps, err);
+  if (s == LM_OK) s = step > 0 ? print_samples(&plan, cfg, err) : print_mixture(&plan, plan.now, plan.end, err);
+  lm_mixture_free(&plan.mixture);
+  lm_sources_close(&plan.sources);
+  return s;
+}
+
+static lm_status data_of_config(bool which, int argc, char **argv, lm_error *err)
 {
   struct which_options o;
   lm_options *own, *config = NULL;
   lm_config cfg;
-  lm_dataset *d = NULL;
-  LM_TRY(lm_options_new(&own, which_options, sizeof which_options / sizeof which_options[0], &o, err));
+  LM_TRY(lm_options_new(&own, which_options, which ? 1 : 0, &o, err));
   lm_status s = lm_options_take(own, &argc, argv, err);
   if (s == LM_OK) s = lm_config_load(&cfg, &config, argc, argv, err);
-  if (s == LM_OK && *cfg.data.train == '\0') s = lm_fail(err, LM_EINVAL, "data.train names no dataset");
-  if (s == LM_OK) s = lm_dataset_open(&d, cfg.data.train, err);
-  if (s == LM_OK) s = print_samples(d, &cfg, (uint64_t)o.step, err);
-  lm_dataset_close(d);
+  if (s == LM_OK) s = print_plan(&cfg, which ? (uint64_t)o.step : 0, err);
   lm_options_free(config);
   lm_options_free(own);
   return s;
@@ -287,12 +372,20 @@ static lm_status run_verb(const lm_list *words, const struct data_options *o, lm
   return s;
 }
 
+static bool is_config(const char *path)
+{
+  const char *dot = strrchr(path, '.');
+  return dot != NULL && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
+}
+
 static lm_status run(const lm_comm *comm, int argc, char **argv, lm_error *err)
 {
   (void)comm;
   struct data_options o;
   lm_options *parsed;
-  if (argc > 0 && strcmp(argv[0], "which") == 0) return data_which(argc - 1, argv + 1, err);
+  if (argc > 0 && strcmp(argv[0], "which") == 0) return data_of_config(true, argc - 1, argv + 1, err);
+  if (argc > 1 && strcmp(argv[0], "info") == 0 && is_config(argv[1]))
+    return data_of_config(false, argc - 1, argv + 1, err);
   LM_TRY(lm_command_options(&parsed, &lm_command_data, &o, argc, argv, 2, 2, err));
   lm_status s = run_verb(lm_options_words(parsed), &o, err);
   lm_options_free(parsed);
@@ -301,9 +394,9 @@ static lm_status run(const lm_comm *comm, int argc, char **argv, lm_error *err)
 
 const lm_command lm_command_data = {
     .name = "data",
-    .usage =
-        "data info D.h5 [--json]\ndata verify D.h5\ndata cat D.h5 --vocab V [--document N | --window N --length T]\n"
-        "data which CONFIG --step N [--section.key=value]\ndata import FILE --vocab V --out D.h5 [--format F]",
+    .usage = "data info D.h5 [--json]\ndata info CONFIG.yaml [--section.key=value]\ndata verify D.h5\ndata cat D.h5 --vocab "
+             "V [--document N | --window N --length T]\n"
+             "data which CONFIG --step N [--section.key=value]\ndata import FILE --vocab V --out D.h5 [--format F]",
     .summary = "what is in a token dataset; is it whole; print it as text; which of it a step trains on; convert one",
     .options = options,
     .n_options = sizeof options / sizeof options[0],

@@ -1,4 +1,4 @@
-/* src/train/changes.c - what a run's config, and its data, were when its checkpoint was written, and are now. */
+/* src/train/changes.c - what a run's config, and its vocabulary, were when its checkpoint was written, and are now. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "train/changes.h"
 
@@ -15,7 +15,7 @@
 struct past {
   char *config; /* NULL: none */
   size_t n;
-  lm_data_identity data; /* 0: unknown */
+  uint64_t vocab; /* 0: unknown */
 };
 
 static lm_status read_past(struct past *p, const char *path, lm_error *err)
@@ -24,8 +24,7 @@ static lm_status read_past(struct past *p, const char *path, lm_error *err)
   lm_state_entry *entries;
   size_t n;
   lm_state_slice slices[] = {
-      {.name = "/provenance/vocab_fingerprint", .dtype = LM_U64, .count = 1, .data = &p->data.vocab, .optional = true},
-      {.name = "/provenance/data_checksum", .dtype = LM_U64, .count = 1, .data = &p->data.checksum, .optional = true},
+      {.name = "/provenance/vocab_fingerprint", .dtype = LM_U64, .count = 1, .data = &p->vocab, .optional = true},
       {.name = "/config", .dtype = LM_TEXT, .ndim = 1},
   };
   *p = (struct past){0};
@@ -35,9 +34,9 @@ static lm_status read_past(struct past *p, const char *path, lm_error *err)
     if (strcmp(entries[i].name, "/config") == 0 && entries[i].dtype == LM_TEXT) p->n = entries[i].shape[0];
   free(entries);
   if (p->n > 0) LM_TRY(lm_alloc(&p->config, p->n + 1, 1, "a config", err));
-  slices[2].shape[0] = slices[2].count = p->n;
-  slices[2].data = p->config;
-  return lm_state_read(&self, path, slices, p->n > 0 ? 3 : 2, err);
+  slices[1].shape[0] = slices[1].count = p->n;
+  slices[1].data = p->config;
+  return lm_state_read(&self, path, slices, p->n > 0 ? 2 : 1, err);
 }
 
 static bool begins(const char *text, const char *with)
@@ -98,26 +97,24 @@ static lm_status compare_configs(const char *path, const struct past *p, const l
   return s;
 }
 
-static lm_status compare_data(const char *path, const char *what, uint64_t then, uint64_t now, bool allowed,
-                              lm_error *err)
+static lm_status compare_vocab(const char *path, uint64_t then, uint64_t now, bool allowed, lm_error *err)
 {
   if (then == 0 || then == now) return LM_OK;
   if (!allowed)
     return lm_fail(err, LM_EINVAL,
-                   "%s was %016" PRIx64 " in %s, that of data.train is %016" PRIx64
+                   "the vocabulary's fingerprint was %016" PRIx64 " in %s, that of data.train is %016" PRIx64
                    ": other data; run.allow_change=data goes on with it",
-                   what, then, path, now);
-  lm_info("changed since %s: %s was %016" PRIx64 ", is %016" PRIx64 " from the next step on", path, what, then, now);
+                   then, path, now);
+  lm_info("changed since %s: the vocabulary's fingerprint was %016" PRIx64 ", is %016" PRIx64 " from the next step on",
+          path, then, now);
   return LM_OK;
 }
 
-lm_status lm_compare_run(const char *path, const lm_options *now, const lm_data_identity *data, bool allow_data,
-                         lm_error *err)
+lm_status lm_compare_run(const char *path, const lm_options *now, uint64_t vocab, bool allow, lm_error *err)
 {
   struct past p;
   lm_status s = read_past(&p, path, err);
-  if (s == LM_OK) s = compare_data(path, "the vocabulary's fingerprint", p.data.vocab, data->vocab, allow_data, err);
-  if (s == LM_OK) s = compare_data(path, "the data's checksum", p.data.checksum, data->checksum, allow_data, err);
+  if (s == LM_OK) s = compare_vocab(path, p.vocab, vocab, allow, err);
   if (s == LM_OK) s = compare_configs(path, &p, now, err);
   free(p.config);
   return s;

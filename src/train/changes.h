@@ -1,4 +1,4 @@
-/* src/train/changes.h - what a run's config, and its data, were when its checkpoint was written, and are now. */
+/* src/train/changes.h - what a run's config, and its vocabulary, were when its checkpoint was written, and are now. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #ifndef LM_TRAIN_CHANGES_H
 #define LM_TRAIN_CHANGES_H
@@ -7,19 +7,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** What the config does not say about the data. Plain data. */
-typedef struct lm_data_identity {
-  uint64_t vocab, checksum;
-} lm_data_identity;
-
 /** Compare the config in a checkpoint with that of the run that resumes from it. Local: rank 0.
  *  What shapes the model must be as it was. Other keys that change the result are logged: they count from the next
  *  step on, schedules as the new closed form at the updates applied so far.
  *  @param now         the options of this start
- *  @param data        of this start's training data
- *  @param allow_data  other data or another vocabulary is logged too
+ *  @param vocab       fingerprint of the vocabulary of this start's training data
+ *  @param allow       another vocabulary is logged too
  *  @return LM_EINVAL with both values of what must not change */
-lm_status lm_compare_run(const char *checkpoint, const lm_options *now, const lm_data_identity *data, bool allow_data,
+lm_status lm_compare_run(const char *checkpoint, const lm_options *now, uint64_t vocab, bool allow,
                          lm_error *err) LM_NODISCARD;
 
 #endif

@@ -74,12 +74,11 @@ static lm_status number(lm_buffer *line, const char *key, double x, lm_error *er
   return lm_buffer_printf(line, err, ", \"%s\": %.12g", key, x);
 }
 
-static lm_status samples(lm_buffer *line, const lm_metrics_row *row, lm_error *err)
+static lm_status numbers(lm_buffer *line, const char *key, const uint64_t *x, size_t n, lm_error *err)
 {
-  if (row->samples == NULL) return LM_OK;
-  LM_TRY(lm_buffer_printf(line, err, ", \"samples\": ["));
-  for (size_t i = 0; i < row->n_samples; i++)
-    LM_TRY(lm_buffer_printf(line, err, "%s%llu", i ? ", " : "", (unsigned long long)row->samples[i]));
+  if (x == NULL) return LM_OK;
+  LM_TRY(lm_buffer_printf(line, err, ", \"%s\": [", key));
+  for (size_t i = 0; i < n; i++) LM_TRY(lm_buffer_printf(line, err, "%s%llu", i ? ", " : "", (unsigned long long)x[i]));
   return lm_buffer_printf(line, err, "]");
 }
 
@@ -102,7 +101,8 @@ static lm_status format(lm_buffer *line, const lm_metrics_row *row, lm_error *er
                           "\"eval\": %.6f, \"checkpoint\": %.6f}, \"memory\": %llu",
                           row->seconds.data, row->seconds.compute, row->seconds.reduce, row->seconds.update,
                           row->seconds.eval, row->seconds.checkpoint, (unsigned long long)row->memory));
-  LM_TRY(samples(line, row, err));
+  LM_TRY(numbers(line, "samples", row->samples, row->n_samples, err));
+  LM_TRY(numbers(line, "sources", row->sources, row->n_samples, err));
   return lm_buffer_printf(line, err, "}\n");
 }
 

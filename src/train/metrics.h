@@ -21,6 +21,7 @@ typedef struct lm_metrics_row {
   } seconds;               /* of the slowest rank */
   uint64_t memory;         /* peak resident bytes of rank 0 */
   const uint64_t *samples; /* windows of the global batch, in order; NULL: not asked for */
+  const uint64_t *sources; /* which source each is of; NULL: there is one */
   size_t n_samples;
 } lm_metrics_row;
 

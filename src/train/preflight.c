@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "batch/dataset.h"
+#include "batch/sources.h"
 #include "slurm/hosts.h"
 #include "slurm/job.h"
 #include "train/backend.h"
@@ -63,12 +63,11 @@ static lm_status state_size(double *out, const lm_config *cfg, lm_error *err)
 {
   lm_model_config shape = cfg->model.shape;
   lm_param_table table;
-  lm_dataset *data;
+  lm_sources sources;
   *out = 0;
-  if (*cfg->data.train == '\0') return lm_fail(err, LM_EINVAL, "data.train names no dataset: mpilm tokenize makes one");
-  LM_TRY(lm_dataset_open(&data, cfg->data.train, err));
-  if (shape.vocab_size == 0) shape.vocab_size = (int64_t)lm_dataset_info(data)->vocab_size;
-  lm_dataset_close(data);
+  LM_TRY(lm_sources_open(&sources, &cfg->data.train, (int)shape.n_ctx, err));
+  if (shape.vocab_size == 0) shape.vocab_size = (int64_t)lm_sources_vocab(&sources)->vocab_size;
+  lm_sources_close(&sources);
   LM_TRY(lm_param_table_new(&table, &shape, err));
   *out = 16.0 * (double)table.elements;
   lm_param_table_free(&table);

@@ -93,7 +93,9 @@ const lm_option lm_config_options[] = {
     {"model.recompute", LM_OPT_CHOICE, AT(model.shape.recompute), "none", "none|attention|block", NULL,
      "activations that backward computes again instead of keeping them: less memory, the same result"},
 
-    {"data.train", LM_OPT_STRING, AT(data.train), "", NULL, NULL, "token dataset to train on (mpilm tokenize)"},
+    {"data.train", LM_OPT_LIST, AT(data.train), "", NULL, NULL,
+     "token datasets to train on (mpilm tokenize): FILE, or FILE:WEIGHT for the share of the samples that it gives; "
+     "without weights each gives as much as it has"},
     {"data.val", LM_OPT_STRING, AT(data.val), "", NULL, NULL, "token dataset to evaluate on; empty is none"},
     {"data.vocab", LM_OPT_STRING, AT(data.vocab), "", NULL, NULL,
      "vocabulary of the data; kept in the checkpoint so that generate finds it"},

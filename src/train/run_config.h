@@ -39,7 +39,8 @@ typedef struct lm_config {
     lm_model_config shape; /* vocab_size 0: that of the data */
   } model;
   struct {
-    const char *train, *val, *vocab;
+    lm_list train;
+    const char *val, *vocab;
     int64_t prefetch;
     bool document_mask;
   } data;

@@ -94,6 +94,23 @@ static void add_monitor(lm_state *out, lm_progress *p, bool mine)
   out->slices[out->n++] = scalar("/progress/rollbacks", &p->rollbacks, mine);
 }
 
+/* A column a source, a row an era. */
+static void add_sources(lm_state *out, lm_mixture *m, bool mine)
+{
+  const lm_state_slice all[] = {
+      {.name = "/progress/sources/checksum", .ndim = 1, .shape = {m->sources}, .data = m->checksum},
+      {.name = "/progress/sources/from", .ndim = 1, .shape = {m->eras}, .data = m->from},
+      {.name = "/progress/sources/weight", .ndim = 2, .shape = {m->eras, m->sources}, .data = m->weight},
+      {.name = "/progress/sources/drawn", .ndim = 2, .shape = {m->eras, m->sources}, .data = m->drawn},
+  };
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    lm_state_slice *s = &out->slices[out->n++];
+    *s = all[i];
+    s->dtype = LM_U64;
+    s->count = mine ? s->shape[0] * (s->ndim == 2 ? s->shape[1] : 1) : 0;
+  }
+}
+
 static void add_text(lm_state *out, const char *name, const char *text, bool mine)
 {
   size_t n = strlen(text);
@@ -106,7 +123,7 @@ static void add_text(lm_state *out, const char *name, const char *text, bool min
 
 static lm_status make(lm_state *out, const lm_param_table *table, lm_error *err)
 {
-  enum { OTHERS = 24 };
+  enum { OTHERS = 32 };
   *out = (lm_state){.slices = calloc(BLOCKS * table->n + OTHERS, sizeof *out->slices)};
   return out->slices != NULL ? LM_OK
                              : lm_fail(err, LM_ENOMEM, "no memory for the list of %zu tensors", BLOCKS * table->n);
@@ -171,6 +188,7 @@ lm_status lm_state_to_save(lm_state *out, const lm_comm *comm, lm_model *m, lm_o
   add_to_save(out, comm, m, opt);
   add_progress(out, p, comm->rank == 0);
   add_monitor(out, p, comm->rank == 0);
+  add_sources(out, from->mixture, comm->rank == 0);
   if (lm_model_compute(m) == LM_F16) add_scaler(out, &p->scaler, comm->rank == 0);
   out->slices[out->n++] = scalar("/provenance/world", &from->world, comm->rank == 0);
   out->slices[out->n++] = scalar("/provenance/vocab_fingerprint", &from->vocab, comm->rank == 0);

@@ -3,6 +3,7 @@
 #ifndef LM_TRAIN_STATE_H
 #define LM_TRAIN_STATE_H
 
+#include "batch/mixture.h"
 #include "hdf5/state_file.h"
 #include "model/model.h"
 #include "optim/optimizer.h"
@@ -32,7 +33,8 @@ typedef struct lm_provenance {
   float loss;            /* of the step; NaN: none */
   float validation_loss; /* NaN: not evaluated at this step */
   uint64_t vocab;        /* fingerprint of the vocabulary that made the data */
-  uint64_t data;         /* checksum of the training data */
+  uint64_t data;         /* sum of the checksums of the training data */
+  lm_mixture *mixture;   /* of its sources, at /progress/sources */
 } lm_provenance;
 
 typedef struct lm_state {

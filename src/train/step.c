@@ -246,10 +246,14 @@ static uint64_t peak_memory(void)
 static void describe_samples(lm_trainer *t, lm_metrics_row *row)
 {
   if (t->samples == NULL) return;
-  uint64_t windows = lm_loader_windows(t->loader);
   row->samples = t->samples;
   row->n_samples = (size_t)row->batch;
-  for (size_t i = 0; i < row->n_samples; i++) t->samples[i] = lm_sample_window(t->at.key, windows, t->at.position + i);
+  if (t->mixture.sources > 1) row->sources = t->samples + t->cfg->batch.global;
+  for (size_t i = 0; i < row->n_samples; i++) {
+    lm_sample what = lm_loader_sample(t->describer, t->at.position + i);
+    t->samples[i] = what.window;
+    t->samples[(size_t)t->cfg->batch.global + i] = what.column;
+  }
 }
 
 /* What MPILM_FAULT asks of this step, before it. */

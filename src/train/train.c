@@ -11,6 +11,7 @@
 #include "train/backend.h"
 #include "train/changes.h"
 #include "train/evaluate.h"
+#include "train/mixing.h"
 #include "train/replicas.h"
 #include "train/stop.h"
 #include "train/threads.h"
@@ -29,19 +30,15 @@
 static lm_status open_data(lm_trainer *t, lm_error *err)
 {
   const lm_config *cfg = t->cfg;
-  if (*cfg->data.train == '\0') return lm_fail(err, LM_EINVAL, "data.train names no dataset: mpilm tokenize makes one");
-  LM_TRY(lm_dataset_open(&t->data, cfg->data.train, err));
-  const lm_token_info *info = lm_dataset_info(t->data);
-  if (lm_dataset_windows(t->data, t->T) == 0)
-    return lm_fail(err, LM_EINVAL, "%s: has %" PRIu64 " tokens; needs at least model.n_ctx + 1 = %d", cfg->data.train,
-                   info->tokens, t->T + 1);
+  LM_TRY(lm_sources_open(&t->sources, &cfg->data.train, t->T, err));
+  const lm_token_info *info = lm_sources_vocab(&t->sources);
   if (*cfg->data.val == '\0') return LM_OK;
   LM_TRY(lm_dataset_open(&t->val, cfg->data.val, err));
   const lm_token_info *val = lm_dataset_info(t->val);
   if (val->vocab_fingerprint != info->vocab_fingerprint)
-    return lm_fail(err, LM_EINVAL,
-                   "%s was made with another vocabulary (fingerprint %016" PRIx64 ") than %s (%016" PRIx64 ")",
-                   cfg->data.val, val->vocab_fingerprint, cfg->data.train, info->vocab_fingerprint);
+    return lm_fail(
+        err, LM_EINVAL, "%s was made with another vocabulary (fingerprint %016" PRIx64 ") than %s (%016" PRIx64 ")",
+        cfg->data.val, val->vocab_fingerprint, lm_dataset_path(t->sources.items[0].data), info->vocab_fingerprint);
   if (val->tokens < 2)
     return lm_fail(err, LM_EINVAL, "%s: has %" PRIu64 " tokens; needs 2", cfg->data.val, val->tokens);
   return LM_OK;
@@ -49,12 +46,12 @@ static lm_status open_data(lm_trainer *t, lm_error *err)
 
 static lm_status make_model(lm_trainer *t, lm_error *err)
 {
-  const lm_token_info *info = lm_dataset_info(t->data);
+  const lm_token_info *info = lm_sources_vocab(&t->sources);
   lm_model_config shape = t->cfg->model.shape;
   if (shape.vocab_size == 0) shape.vocab_size = (int64_t)info->vocab_size;
   if ((uint64_t)shape.vocab_size < info->vocab_size)
     return lm_fail(err, LM_EINVAL, "%s: ids are below %" PRIu64 ", model.vocab_size is %lld; want at least as many",
-                   t->cfg->data.train, info->vocab_size, (long long)shape.vocab_size);
+                   lm_dataset_path(t->sources.items[0].data), info->vocab_size, (long long)shape.vocab_size);
   lm_sharding sharding = (lm_sharding)t->cfg->parallel.zero;
   LM_TRY(
       lm_model_new_shared(&t->model, &shape, t->k, t->compute, t->micro, sharding, t->comm->rank, t->comm->size, err));
@@ -76,17 +73,30 @@ static lm_status make_local(lm_trainer *t, lm_error *err)
   t->ramp = lm_config_ramp(cfg);
   LM_TRY(open_data(t, err));
   LM_TRY(make_model(t, err));
-  LM_TRY(lm_loader_new(&t->loader, t->data, (uint64_t)cfg->run.seed, t->T, (uint64_t)cfg->batch.global, t->comm->rank,
-                       t->comm->size, err));
-  LM_TRY(lm_prefetch_new(&t->prefetch, t->loader, (int)cfg->data.prefetch, (size_t)t->micro, t->T, err));
   size_t n = (size_t)t->micro * (size_t)t->T;
   LM_TRY(lm_alloc(&t->tokens, n, sizeof *t->tokens, "a micro-batch", err));
   LM_TRY(lm_alloc(&t->targets, n, sizeof *t->targets, "a micro-batch", err));
   if (cfg->run.reproducible)
     LM_TRY(lm_alloc(&t->losses, (size_t)cfg->batch.global, sizeof *t->losses, "the losses of a step", err));
   if (cfg->log.samples)
-    LM_TRY(lm_alloc(&t->samples, (size_t)cfg->batch.global, sizeof *t->samples, "the samples of a step", err));
+    LM_TRY(lm_alloc(&t->samples, 2 * (size_t)cfg->batch.global, sizeof *t->samples, "the samples of a step", err));
   return LM_OK;
+}
+
+static lm_status new_loader(lm_trainer *t, lm_loader **out, lm_error *err)
+{
+  const lm_config *cfg = t->cfg;
+  return lm_loader_new(out, &t->sources, &t->mixture, (uint64_t)cfg->run.seed, t->T, (uint64_t)cfg->batch.global,
+                       t->comm->rank, t->comm->size, err);
+}
+
+/* Once it is known what was drawn before. */
+static lm_status make_loader(lm_trainer *t, lm_error *err)
+{
+  const lm_config *cfg = t->cfg;
+  LM_TRY(new_loader(t, &t->loader, err));
+  if (cfg->log.samples) LM_TRY(new_loader(t, &t->describer, err));
+  return lm_prefetch_new(&t->prefetch, t->loader, (int)cfg->data.prefetch, (size_t)t->micro, t->T, err);
 }
 
 /* The sequences of each rank, and what all that takes. */
@@ -155,11 +165,13 @@ static void release(lm_trainer *t)
   free(t->targets);
   free(t->tokens);
   lm_prefetch_free(t->prefetch);
+  lm_loader_free(t->describer);
   lm_loader_free(t->loader);
+  lm_mixture_free(&t->mixture);
   lm_optimizer_free(t->optimizer);
   lm_model_free(t->model);
   lm_dataset_close(t->val);
-  lm_dataset_close(t->data);
+  lm_sources_close(&t->sources);
   lm_run_lock_release(t->lock);
 }
 
@@ -205,20 +217,22 @@ static lm_status begin_with(lm_trainer *t, const char *path, lm_error *err)
 
 static lm_status begin_anew(lm_trainer *t, lm_error *err)
 {
+  LM_TRY(lm_agree(t->comm, lm_sources_mix(&t->sources, &t->mixture, 0, err), err));
   t->at = (lm_progress){.key = (uint64_t)t->cfg->run.seed, .scaler = lm_scaler_start(&t->cfg->scaler)};
   if (*t->cfg->run.init_from != '\0') return begin_with(t, t->cfg->run.init_from, err);
   return lm_agree(t->comm, initial_weights(t, err), err);
 }
 
 /* Rank 0's part of going on from a checkpoint: is it the same run, and what comes after it? */
-static lm_status accept(const lm_trainer *t, const lm_options *options, bool chosen, lm_error *err)
+static lm_status accept(lm_trainer *t, const lm_options *options, bool chosen, lm_error *err)
 {
   char path[PATH_MAX];
   size_t n;
-  const lm_token_info *info = lm_dataset_info(t->data);
-  const lm_data_identity data = {info->vocab_fingerprint, info->checksum};
+  bool allow = t->cfg->run.allow_change == 1;
   LM_TRY(lm_checkpoint_file(path, t->cfg->run.folder, t->saved_step, err));
-  LM_TRY(lm_compare_run(path, options, &data, t->cfg->run.allow_change == 1, err));
+  LM_TRY(lm_compare_run(path, options, lm_sources_vocab(&t->sources)->vocab_fingerprint, allow, err));
+  LM_TRY(lm_mixing_read(&t->mixture, NULL, path, err));
+  LM_TRY(lm_mixing_follow(&t->mixture, &t->sources, t->at.position, path, allow, err));
   if (!chosen) return LM_OK;
   LM_TRY(lm_checkpoint_abandon_after(t->cfg->run.folder, t->saved_step, &n, err));
   if (n > 0) lm_info("%zu later checkpoints are given up: they are now called abandoned-step-*.h5", n);
@@ -269,6 +283,7 @@ static lm_status start(lm_trainer *t, const lm_options *options, lm_error *err)
   if (found) {
     LM_TRY(check_resumed(t, err)); /* the same values on all ranks */
     LM_TRY(lm_agree(t->comm, t->comm->rank == 0 ? accept(t, options, only != UINT64_MAX, err) : LM_OK, err));
+    LM_TRY(lm_mixing_share(t->comm, &t->mixture, err));
     lm_info("resumed from step %" PRIu64 " of %s", t->saved_step, t->cfg->run.folder);
   } else {
     LM_TRY(begin_anew(t, err));
@@ -304,16 +319,12 @@ static double mib(size_t bytes)
 static void banner(const lm_trainer *t)
 {
   const lm_model_config *m = lm_model_config_of(t->model);
-  const lm_token_info *info = lm_dataset_info(t->data);
   lm_info("mpilm %s: %d rank%s x %d thread%s, backend %s (%s), %s, measured peak %.0f GFLOP/s", PACKAGE_VERSION,
           t->comm->size, t->comm->size > 1 ? "s" : "", lm_threads(), lm_threads() > 1 ? "s" : "", t->k->name, t->k->isa,
           lm_dtype_name(t->compute), t->peak_flops * 1e-9);
   lm_info("model: %zu parameters, %lld layers, %lld heads, width %lld, context %lld, vocabulary %lld",
           lm_model_params(t->model)->parameters, (long long)m->n_layer, (long long)m->n_head, (long long)m->n_embd,
           (long long)m->n_ctx, (long long)m->vocab_size);
-  lm_info("data: %s, %" PRIu64 " tokens, %" PRIu64 " windows an epoch, vocabulary %016" PRIx64 "; seed %lld",
-          t->cfg->data.train, info->tokens, lm_dataset_windows(t->data, t->T), info->vocab_fingerprint,
-          (long long)t->cfg->run.seed);
   lm_info("batch: %lld sequences of %d tokens an update; steps %" PRIu64 " to %lld into %s",
           (long long)t->cfg->batch.global, t->T, t->at.step + 1, (long long)t->cfg->run.steps, t->cfg->run.folder);
   const lm_rank_memory *b = &t->memory;
@@ -382,8 +393,9 @@ static lm_status with_state(lm_trainer *t, const lm_metrics_row *row, bool begin
                         .world = (uint64_t)t->comm->size,
                         .loss = (float)row->loss,
                         .validation_loss = (float)row->val_loss,
-                        .vocab = lm_dataset_info(t->data)->vocab_fingerprint,
-                        .data = lm_dataset_info(t->data)->checksum};
+                        .vocab = lm_sources_vocab(&t->sources)->vocab_fingerprint,
+                        .data = lm_sources_checksum(&t->sources),
+                        .mixture = &t->mixture};
   lm_watchdog_phase(t->watchdog, t->at.step, "checkpoint");
   lm_status s = describe_program(t, program, err);
   if (s == LM_OK && t->lock != NULL) s = lm_run_lock_check(t->lock, err);
@@ -642,11 +654,13 @@ static lm_status run(lm_trainer *t, const lm_options *options, lm_error *err)
     lm_info("already at step %" PRIu64 " of %lld: nothing left to do", t->at.step, (long long)t->cfg->run.steps);
     return LM_OK;
   }
+  LM_TRY(lm_agree(t->comm, make_loader(t, err), err));
   LM_TRY(lm_agree(t->comm, open_files(t, options, err), err));
   LM_TRY(with_state(t, &(lm_metrics_row){.loss = NAN, .val_loss = NAN}, false, err));
   t->peak_flops = lm_cpu_product_rate(t->compute);
   lm_allreduce_sum_f64(t->comm, &t->peak_flops, 1);
   banner(t);
+  LM_TRY(lm_agree(t->comm, lm_mixing_report(&t->mixture, &t->sources, t->at.position, err), err));
   watch_deadline(t);
   double before;
   if (t->val != NULL && t->cfg->eval.every > 0 && t->at.step == 0) {

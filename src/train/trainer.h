@@ -3,7 +3,6 @@
 #ifndef LM_TRAIN_TRAINER_H
 #define LM_TRAIN_TRAINER_H
 
-#include "batch/dataset.h"
 #include "batch/loader.h"
 #include "batch/prefetch.h"
 #include "checkpoint/checkpoint.h"
@@ -26,14 +25,16 @@ typedef struct lm_trainer {
   lm_device_comm *device; /* NULL: nothing is on devices */
   lm_gradsync *sync;
   lm_rank_memory memory;
-  lm_dataset *data, *val; /* val: NULL without */
-  lm_loader *loader;
+  lm_sources sources;
+  lm_mixture mixture;            /* of the sources, since the run began */
+  lm_dataset *val;               /* NULL without */
+  lm_loader *loader, *describer; /* describer: for log.samples */
   lm_prefetch *prefetch;
   struct {
     uint64_t step, position, done; /* of the micro-batch to ask for next; done: samples of the rank's slice before it */
   } ahead;                         /* lm_trainer_jump() begins anew */
   int32_t *tokens, *targets;       /* [micro, T]: an evaluation's */
-  uint64_t *samples;               /* [batch.global], NULL unless log.samples */
+  uint64_t *samples;               /* [2 batch.global] windows, then sources; NULL unless log.samples */
   double *losses;                  /* [batch.global], one a sequence; NULL unless run.reproducible */
   lm_progress at;
   lm_watchdog *watchdog; /* NULL: none */

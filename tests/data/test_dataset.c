@@ -2,6 +2,7 @@
  */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "batch/loader.h"
+#include "tests/data/single_source.h"
 #include "tests/data/token_data.h"
 
 static lm_comm comm;
@@ -60,16 +61,14 @@ static void check_too_short(void)
 {
   uint32_t ids[17] = {0};
   lm_error err = {0};
-  lm_loader *l = NULL;
-  lm_dataset *d = make(ids, 16);
-  tap_ok(lm_loader_new(&l, d, 1, 16, 4, 0, 1, &err) == LM_EINVAL && l == NULL &&
-             strstr(err.text, "16 + 1 = 17") != NULL,
-         "%s", err.text);
-  lm_dataset_close(d);
-  d = make(ids, 17);
-  tap_ok(lm_loader_new(&l, d, 1, 16, 4, 0, 1, &err) == LM_OK && lm_loader_windows(l) == 1, "17 tokens are one sample");
-  lm_loader_free(l);
-  lm_dataset_close(d);
+  lm_sources s;
+  const lm_list one = {1, (const char *[]){path}};
+  lm_dataset_close(make(ids, 16));
+  tap_ok(lm_sources_open(&s, &one, 16, &err) == LM_EINVAL && s.n == 0 && strstr(err.text, "16 + 1 = 17") != NULL, "%s",
+         err.text);
+  lm_dataset_close(make(ids, 17));
+  tap_ok(lm_sources_open(&s, &one, 16, &err) == LM_OK && s.items[0].windows == 1, "17 tokens are one sample");
+  lm_sources_close(&s);
 }
 
 /* Ranks together see the samples that one rank alone sees, in its order. */
@@ -79,7 +78,9 @@ static void check_batches(void)
   uint32_t ids[TOKENS];
   for (uint32_t i = 0; i < TOKENS; i++) ids[i] = i;
   lm_error err = {0};
-  lm_dataset *d = make(ids, TOKENS);
+  lm_dataset_close(make(ids, TOKENS));
+  struct single_source d;
+  tap_ok(single_source_open(&d, path, T, &err) == LM_OK, "opened%s", err.text);
   for (int size = 1; size <= 9; size++) {
     bool good = true;
     for (uint64_t step = 0; step < 12 && good; step++)
@@ -87,18 +88,18 @@ static void check_batches(void)
         lm_loader *l;
         int32_t inputs[G * T], targets[G * T];
         uint64_t first, count;
-        good = lm_loader_new(&l, d, 99, T, G, rank, size, &err) == LM_OK;
+        good = lm_loader_new(&l, &d.sources, &d.mixture, 99, T, G, rank, size, &err) == LM_OK;
         lm_loader_slice(l, G, &first, &count);
         good = good && lm_loader_fetch(l, step * G, first, count, inputs, targets, &err) == LM_OK;
         for (uint64_t k = 0; good && k < count; k++) {
-          int32_t want = (int32_t)(lm_sample_window(99, WINDOWS, step * G + first + k) * T);
+          int32_t want = (int32_t)(lm_sample_window(99, 0, WINDOWS, step * G + first + k) * T);
           good = inputs[k * T] == want && targets[k * T + T - 1] == want + T;
         }
         lm_loader_free(l);
       }
     tap_ok(good, "%d ranks share the samples of 12 steps%s", size, err.text);
   }
-  lm_dataset_close(d);
+  single_source_close(&d);
 }
 
 static void check_bad_id(void)
@@ -108,19 +109,21 @@ static void check_bad_id(void)
   lm_loader *l = NULL;
   int32_t inputs[4], targets[4];
   ids[18] = 60000;
-  lm_dataset *d = make(ids, 41);
-  lm_status s = lm_loader_new(&l, d, 99, 4, 1, 0, 1, &err);
+  lm_dataset_close(make(ids, 41));
+  struct single_source d;
+  lm_status s = single_source_open(&d, path, 4, &err);
+  if (s == LM_OK) s = lm_loader_new(&l, &d.sources, &d.mixture, 99, 4, 1, 0, 1, &err);
   uint64_t failed = 0;
   for (uint64_t step = 0; step < 10 && s == LM_OK; step++) {
     lm_status fetched = lm_loader_fetch(l, step, 0, 1, inputs, targets, &err);
     if (fetched == LM_OK) continue;
-    failed |= UINT64_C(1) << lm_sample_window(99, 10, step);
+    failed |= UINT64_C(1) << lm_sample_window(99, 0, 10, step);
     if (fetched != LM_EDAMAGED) s = fetched;
   }
   tap_ok(s == LM_OK && failed == 1 << 4, "the window with the bad id is refused, the others are not");
   tap_ok(strstr(err.text, "token 18 is id 60000") != NULL && strstr(err.text, "sample ") != NULL, "%s", err.text);
   lm_loader_free(l);
-  lm_dataset_close(d);
+  single_source_close(&d);
 }
 
 /* 2^31 + 100 tokens in a sparse file: the last window is reachable, and no index is negative. */

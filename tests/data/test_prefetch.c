@@ -2,6 +2,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/file.h"
 #include "batch/prefetch.h"
+#include "tests/data/single_source.h"
 #include "tests/tap.h"
 
 #include <fcntl.h>
@@ -12,6 +13,7 @@ enum { T = 8, TOKENS = 1000, MOST = 3 };
 #define PATH "test_prefetch.h5"
 
 static lm_error err;
+static lm_loader *reference; /* a loader is for one thread */
 
 /* Ids count up; one is out of range where `bad` says. */
 static bool make_dataset(int bad)
@@ -31,13 +33,13 @@ static bool make_dataset(int bad)
   return fine && lm_token_file_commit(&self, part, PATH, &info, &err) == LM_OK;
 }
 
-static bool takes_right(lm_prefetch *p, lm_loader *l, const lm_samples *what)
+static bool takes_right(lm_prefetch *p, const lm_samples *what)
 {
   const int32_t *tokens, *targets;
   int32_t want_tokens[MOST * T], want_targets[MOST * T];
   size_t bytes = what->count * T * sizeof(int32_t);
   return lm_prefetch_take(p, what, &tokens, &targets, &err) == LM_OK &&
-         lm_loader_fetch(l, what->start, what->first, what->count, want_tokens, want_targets, &err) == LM_OK &&
+         lm_loader_fetch(reference, what->start, what->first, what->count, want_tokens, want_targets, &err) == LM_OK &&
          memcmp(tokens, want_tokens, bytes) == 0 && memcmp(targets, want_targets, bytes) == 0;
 }
 
@@ -49,7 +51,7 @@ static void in_order(lm_loader *l, int depth)
   for (uint64_t i = 0; fine && i < 200; i++) {
     if (asked < i) asked = i;
     while (lm_prefetch_ask(p, &(lm_samples){asked * 4, asked % 2, 1 + asked % MOST})) asked++;
-    fine = asked - i <= (uint64_t)depth && takes_right(p, l, &(lm_samples){i * 4, i % 2, 1 + i % MOST});
+    fine = asked - i <= (uint64_t)depth && takes_right(p, &(lm_samples){i * 4, i % 2, 1 + i % MOST});
   }
   tap_ok(fine, "depth %d: 200 micro-batches in order", depth);
   lm_prefetch_free(p);
@@ -61,9 +63,9 @@ static void change_of_course(lm_loader *l)
   bool fine = lm_prefetch_new(&p, l, 4, MOST, T, &err) == LM_OK;
   for (uint64_t i = 0; i < 4; i++) fine = fine && lm_prefetch_ask(p, &(lm_samples){i, 0, 1});
   tap_ok(fine && !lm_prefetch_ask(p, &(lm_samples){4, 0, 1}), "a full ring takes no more");
-  tap_ok(takes_right(p, l, &(lm_samples){2, 0, 1}), "one further on: those before it are dropped");
-  tap_ok(takes_right(p, l, &(lm_samples){90, 1, 3}), "one that nobody asked for is read at once");
-  tap_ok(lm_prefetch_ask(p, &(lm_samples){91, 0, 1}) && takes_right(p, l, &(lm_samples){91, 0, 1}),
+  tap_ok(takes_right(p, &(lm_samples){2, 0, 1}), "one further on: those before it are dropped");
+  tap_ok(takes_right(p, &(lm_samples){90, 1, 3}), "one that nobody asked for is read at once");
+  tap_ok(lm_prefetch_ask(p, &(lm_samples){91, 0, 1}) && takes_right(p, &(lm_samples){91, 0, 1}),
          "and then all goes on");
   lm_prefetch_ask(p, &(lm_samples){92, 0, 1});
   lm_prefetch_free(p);
@@ -72,12 +74,13 @@ static void change_of_course(lm_loader *l)
 
 static void bad_id(void)
 {
-  lm_dataset *d = NULL;
+  struct single_source d;
   lm_loader *l = NULL;
   lm_prefetch *p = NULL;
   const int32_t *tokens, *targets;
-  bool fine = make_dataset(100) && lm_dataset_open(&d, PATH, &err) == LM_OK &&
-              lm_loader_new(&l, d, 1, T, 4, 0, 1, &err) == LM_OK && lm_prefetch_new(&p, l, 2, MOST, T, &err) == LM_OK;
+  bool fine = make_dataset(100) && single_source_open(&d, PATH, T, &err) == LM_OK &&
+              lm_loader_new(&l, &d.sources, &d.mixture, 1, T, 4, 0, 1, &err) == LM_OK &&
+              lm_prefetch_new(&p, l, 2, MOST, T, &err) == LM_OK;
   lm_status s = LM_OK;
   for (uint64_t i = 0; fine && s == LM_OK && i < TOKENS / T; i++) {
     lm_prefetch_ask(p, &(lm_samples){i, 0, 1});
@@ -86,23 +89,25 @@ static void bad_id(void)
   tap_ok(fine && s == LM_EDAMAGED && strstr(err.text, "6000") != NULL, "an error of the thread reaches who takes");
   lm_prefetch_free(p);
   lm_loader_free(l);
-  lm_dataset_close(d);
+  single_source_close(&d);
 }
 
 int main(int argc, char **argv)
 {
   lm_comm comm;
-  lm_dataset *d;
+  struct single_source d;
   lm_loader *l;
   tap_begin(&comm, argc, argv);
-  tap_ok(make_dataset(-1) && lm_dataset_open(&d, PATH, &err) == LM_OK &&
-             lm_loader_new(&l, d, 1, T, 4, 0, 1, &err) == LM_OK,
+  tap_ok(make_dataset(-1) && single_source_open(&d, PATH, T, &err) == LM_OK &&
+             lm_loader_new(&l, &d.sources, &d.mixture, 1, T, 4, 0, 1, &err) == LM_OK &&
+             lm_loader_new(&reference, &d.sources, &d.mixture, 1, T, 4, 0, 1, &err) == LM_OK,
          "a dataset of %d tokens", TOKENS);
   static const int depths[] = {0, 1, 2, 7};
   for (int i = 0; i < 4; i++) in_order(l, depths[i]);
   change_of_course(l);
   lm_loader_free(l);
-  lm_dataset_close(d);
+  lm_loader_free(reference);
+  single_source_close(&d);
   bad_id();
   unlink(PATH);
   return tap_end();

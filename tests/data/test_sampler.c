@@ -11,7 +11,7 @@ static bool is_bijection(uint64_t seed, uint64_t windows, uint64_t epoch)
 {
   bool *seen = calloc(windows, 1), good = true;
   for (uint64_t i = 0; i < windows && good; i++) {
-    uint64_t w = lm_sample_window(seed, windows, epoch * windows + i);
+    uint64_t w = lm_sample_window(seed, 0, windows, epoch * windows + i);
     good = w < windows && !seen[w];
     if (good) seen[w] = true;
   }
@@ -35,7 +35,7 @@ static void check_bijections(void)
 static double chi_square_of_first(uint64_t windows, int epochs)
 {
   double *hits = calloc(windows, sizeof *hits), expected = (double)epochs / (double)windows, chi = 0;
-  for (int e = 0; e < epochs; e++) hits[lm_sample_window(5, windows, (uint64_t)e * windows)]++;
+  for (int e = 0; e < epochs; e++) hits[lm_sample_window(5, 0, windows, (uint64_t)e * windows)]++;
   for (uint64_t w = 0; w < windows; w++) chi += (hits[w] - expected) * (hits[w] - expected) / expected;
   free(hits);
   return chi;
@@ -48,7 +48,7 @@ static double chi_square_of_orders(int epochs)
   double expected = epochs / 24.0, chi = 0;
   for (int e = 0; e < epochs; e++) {
     unsigned order = 0;
-    for (unsigned i = 0; i < 4; i++) order = order * 4 + (unsigned)lm_sample_window(5, 4, (uint64_t)e * 4 + i);
+    for (unsigned i = 0; i < 4; i++) order = order * 4 + (unsigned)lm_sample_window(5, 0, 4, (uint64_t)e * 4 + i);
     hits[order]++;
   }
   for (int o = 0; o < 256; o++)
@@ -62,7 +62,7 @@ static double correlation(uint64_t windows)
 {
   double mean = (double)(windows - 1) / 2, sum = 0, variance = 0;
   for (uint64_t i = 0; i < windows; i++) {
-    double a = (double)i - mean, b = (double)lm_sample_window(3, windows, i) - mean;
+    double a = (double)i - mean, b = (double)lm_sample_window(3, 0, windows, i) - mean;
     sum += a * b;
     variance += a * a;
   }
@@ -77,13 +77,13 @@ static void check_shuffled(void)
   tap_ok(fabs(correlation(100000)) < 6 / sqrt(100000.0), "the order is not that of the file");
   int same = 0, steps = 0;
   for (uint64_t i = 0; i < 1000; i++) {
-    same += lm_sample_window(3, 1000, i) == lm_sample_window(3, 1000, 1000 + i);
-    steps += lm_sample_window(3, 1000, i + 1) == lm_sample_window(3, 1000, i) + 1;
+    same += lm_sample_window(3, 0, 1000, i) == lm_sample_window(3, 0, 1000, 1000 + i);
+    steps += lm_sample_window(3, 0, 1000, i + 1) == lm_sample_window(3, 0, 1000, i) + 1;
   }
   tap_ok(same < 10, "two epochs agree in %d of 1000 places; 1 is expected", same);
   tap_ok(steps < 10, "%d of 1000 windows follow their neighbour; 1 is expected", steps);
   same = 0;
-  for (uint64_t i = 0; i < 1000; i++) same += lm_sample_window(3, 1000, i) == lm_sample_window(4, 1000, i);
+  for (uint64_t i = 0; i < 1000; i++) same += lm_sample_window(3, 0, 1000, i) == lm_sample_window(4, 0, 1000, i);
   tap_ok(same < 10, "two seeds agree in %d of 1000 places", same);
 }
 
@@ -94,7 +94,7 @@ static void check_wide(void)
     uint64_t w = wide[k], upper = 0;
     bool inside = true;
     for (uint64_t i = 0; i < 2000; i++) {
-      uint64_t x = lm_sample_window(1, w, w - 1 - i);
+      uint64_t x = lm_sample_window(1, 0, w, w - 1 - i);
       inside = inside && x < w;
       upper += x >= w / 2;
     }
@@ -112,7 +112,7 @@ static void check_epoch_border(void)
     for (int rank = 0; rank < 2; rank++) {
       uint64_t first, count;
       lm_sample_slice(4, rank, 2, &first, &count);
-      for (uint64_t i = first; i < first + count; i++) shown[step * 4 + i] = lm_sample_window(11, 10, step * 4 + i);
+      for (uint64_t i = first; i < first + count; i++) shown[step * 4 + i] = lm_sample_window(11, 0, 10, step * 4 + i);
     }
   for (int epoch = 0; epoch < 4; epoch++) {
     unsigned seen = 0;
