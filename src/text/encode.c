@@ -16,13 +16,14 @@ enum {
   LONG_IDS = 31,
   LONG_SLOTS = 1 << 13,
   IN_LONG = 255, /* short_entry.n_ids of a piece of few bytes and many ids */
+  PART = 128,    /* in a tag, beside the number of bytes: a part of a piece, which is not looked up as a whole */
   BATCH = 32     /* pieces that are fetched together */
 };
 
 typedef struct short_entry {
   uint64_t key[2]; /* the bytes, then zeros */
   uint32_t ids[SHORT_IDS];
-  uint8_t n, n_ids; /* n 0: empty */
+  uint8_t tag, n_ids; /* tag 0: empty */
 } short_entry;
 
 typedef struct short_line {
@@ -32,13 +33,14 @@ typedef struct short_line {
 typedef struct long_entry {
   char bytes[LONG_BYTES];
   uint32_t ids[LONG_IDS];
-  uint8_t n, n_ids;
+  uint8_t tag, n_ids;
 } long_entry;
 
-/* A piece on its way. */
+/* A piece, or a part of one, on its way. */
 typedef struct pending {
   const char *bytes;
   size_t n;
+  uint8_t part; /* PART or 0 */
   uint64_t key[2];
   short_line *line; /* NULL: too long for a line */
 } pending;
@@ -92,10 +94,10 @@ static inline lm_status reserve_ids(lm_ids *out, size_t extra, lm_error *err)
 
 /* ---- one piece, with what earlier ones left in the caches ---- */
 
-static lm_status encode_uncached(lm_encoder *e, const char *piece, size_t n, lm_ids *out, lm_error *err)
+static lm_status encode_uncached(lm_encoder *e, const pending *p, lm_ids *out, lm_error *err)
 {
-  uint32_t whole = e->v->whole_first ? lm_vocab_find(e->v, piece, n) : LM_NO_ID;
-  if (whole == LM_NO_ID) return lm_merge_piece(&e->merger, piece, n, out, err);
+  uint32_t whole = e->v->whole_first && p->part == 0 ? lm_vocab_find(e->v, p->bytes, p->n) : LM_NO_ID;
+  if (whole == LM_NO_ID) return lm_merge_piece(&e->merger, p->bytes, p->n, out, err);
   LM_TRY(reserve_ids(out, 1, err));
   out->data[out->size++] = whole;
   return LM_OK;
@@ -108,28 +110,28 @@ static inline uint64_t mix(uint64_t a, uint64_t b)
   return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-static lm_status encode_long(lm_encoder *e, const char *piece, size_t n, lm_ids *out, lm_error *err)
+static lm_status encode_long(lm_encoder *e, const pending *p, lm_ids *out, lm_error *err)
 {
-  if (n > LONG_BYTES) return encode_uncached(e, piece, n, out, err);
+  if (p->n > LONG_BYTES) return encode_uncached(e, p, out, err);
   long_entry *slot;
-  uint64_t hash = n, word = 0;
-  for (size_t i = 0; i < n; i += 8) {
-    memcpy(&word, piece + i, n - i < 8 ? n - i : 8);
+  uint64_t hash = p->n | p->part, word = 0;
+  for (size_t i = 0; i < p->n; i += 8) {
+    memcpy(&word, p->bytes + i, p->n - i < 8 ? p->n - i : 8);
     hash = mix(hash, word);
   }
   slot = &e->longs[hash % LONG_SLOTS];
-  if (slot->n == n && memcmp(slot->bytes, piece, n) == 0) {
+  if (slot->tag == (p->n | p->part) && memcmp(slot->bytes, p->bytes, p->n) == 0) {
     LM_TRY(reserve_ids(out, LONG_IDS, err));
     memcpy(out->data + out->size, slot->ids, sizeof slot->ids);
     out->size += slot->n_ids;
     return LM_OK;
   }
   size_t before = out->size;
-  LM_TRY(encode_uncached(e, piece, n, out, err));
+  LM_TRY(encode_uncached(e, p, out, err));
   if (out->size - before > LONG_IDS) return LM_OK;
-  slot->n = (uint8_t)n;
+  slot->tag = (uint8_t)(p->n | p->part);
   slot->n_ids = (uint8_t)(out->size - before);
-  memcpy(slot->bytes, piece, n);
+  memcpy(slot->bytes, p->bytes, p->n);
   memcpy(slot->ids, out->data + before, slot->n_ids * sizeof *slot->ids);
   return LM_OK;
 }
@@ -158,22 +160,22 @@ static lm_status encode_short(lm_encoder *e, const pending *p, lm_ids *out, lm_e
 {
   short_entry *slot = &p->line->entry[1];
   size_t before = out->size;
-  LM_TRY(encode_uncached(e, p->bytes, p->n, out, err));
+  LM_TRY(encode_uncached(e, p, out, err));
   size_t n = out->size - before;
-  *slot =
-      (short_entry){.key = {p->key[0], p->key[1]}, .n = (uint8_t)p->n, .n_ids = n <= SHORT_IDS ? (uint8_t)n : IN_LONG};
+  *slot = (short_entry){
+      .key = {p->key[0], p->key[1]}, .tag = (uint8_t)(p->n | p->part), .n_ids = n <= SHORT_IDS ? (uint8_t)n : IN_LONG};
   if (n <= SHORT_IDS) memcpy(slot->ids, out->data + before, n * sizeof *slot->ids);
   return LM_OK;
 }
 
 static inline bool is_entry(const short_entry *entry, const pending *p)
 {
-  return entry->n == p->n && entry->key[0] == p->key[0] && entry->key[1] == p->key[1];
+  return entry->tag == (p->n | p->part) && entry->key[0] == p->key[0] && entry->key[1] == p->key[1];
 }
 
 static inline lm_status encode_next(lm_encoder *e, const pending *p, lm_ids *out, lm_error *err)
 {
-  if (p->line == NULL) return encode_long(e, p->bytes, p->n, out, err);
+  if (p->line == NULL) return encode_long(e, p, out, err);
   short_entry *entry = &p->line->entry[0];
   if (!is_entry(entry, p)) {
     if (!is_entry(entry + 1, p)) return encode_short(e, p, out, err);
@@ -181,10 +183,46 @@ static inline lm_status encode_next(lm_encoder *e, const pending *p, lm_ids *out
     entry[0] = entry[1];
     entry[1] = first;
   }
-  if (entry->n_ids == IN_LONG) return encode_long(e, p->bytes, p->n, out, err);
+  if (entry->n_ids == IN_LONG) return encode_long(e, p, out, err);
   LM_TRY(reserve_ids(out, SHORT_IDS, err));
   memcpy(out->data + out->size, entry->ids, sizeof entry->ids);
   out->size += entry->n_ids;
+  return LM_OK;
+}
+
+/* Where a text is cut: [begin, end) is the piece at hand, of which the bytes before `at` are cut. */
+typedef struct cuts {
+  const char *text;
+  size_t n, begin, end, at;
+} cuts;
+
+static inline lm_status next_piece(lm_encoder *e, cuts *c, lm_error *err)
+{
+  size_t length;
+  c->begin = c->at;
+  if (e->walk != NULL)
+    LM_TRY(lm_regex_walk_next(e->walk, c->at, &length, err));
+  else
+    length = lm_split_next(e->v->pattern, c->text + c->at, c->n - c->at);
+  c->end = c->at + length;
+  return LM_OK;
+}
+
+/* The next piece, or part of one where it is long, and the fetching of its line. */
+static inline lm_status cut(lm_encoder *e, cuts *c, pending *p, lm_error *err)
+{
+  if (c->at == c->end) LM_TRY(next_piece(e, c, err));
+  p->bytes = c->text + c->at;
+  p->n = c->end - c->at;
+  if (p->n > SHORT_BYTES) p->n = lm_borders_next(&e->v->borders, (const uint8_t *)p->bytes, p->n, c->at - c->begin);
+  p->part = p->n == c->end - c->begin ? 0 : PART;
+  p->line = NULL;
+  if (p->n <= SHORT_BYTES) {
+    load_key(p->bytes, p->n, c->n - c->at, p->key);
+    p->line = &e->lines[mix(p->key[0], p->key[1] + (p->n | p->part)) % SHORT_LINES];
+    __builtin_prefetch(p->line, 1);
+  }
+  c->at += p->n;
   return LM_OK;
 }
 
@@ -192,24 +230,11 @@ static inline lm_status encode_next(lm_encoder *e, const pending *p, lm_ids *out
 static lm_status encode_ordinary(lm_encoder *e, const char *text, size_t n, lm_ids *out, lm_error *err)
 {
   pending batch[BATCH];
+  cuts c = {.text = text, .n = n};
   if (e->walk != NULL) lm_regex_walk_begin(e->walk, text, n);
-  for (size_t i = 0; i < n;) {
+  while (c.at < n) {
     size_t count = 0;
-    for (; count < BATCH && i < n; count++) {
-      pending *p = &batch[count];
-      p->bytes = text + i;
-      if (e->walk == NULL)
-        p->n = lm_split_next(e->v->pattern, text + i, n - i);
-      else
-        LM_TRY(lm_regex_walk_next(e->walk, i, &p->n, err));
-      p->line = NULL;
-      if (p->n <= SHORT_BYTES) {
-        load_key(text + i, p->n, n - i, p->key);
-        p->line = &e->lines[mix(p->key[0], p->key[1] + p->n) % SHORT_LINES];
-        __builtin_prefetch(p->line, 1);
-      }
-      i += p->n;
-    }
+    for (; count < BATCH && c.at < n; count++) LM_TRY(cut(e, &c, &batch[count], err));
     for (size_t k = 0; k < count; k++) LM_TRY(encode_next(e, &batch[k], out, err));
   }
   return LM_OK;

@@ -27,6 +27,7 @@ void lm_vocab_free(lm_vocab *v)
   free(v->specials);
   free(v->pairs);
   free(v->byte_pairs);
+  free(v->borders.wide);
   free(v->by_bytes);
   lm_buffer_free(&v->bytes);
   free(v);
@@ -183,6 +184,24 @@ static lm_status index_merges(lm_vocab *v, lm_error *err)
   return LM_OK;
 }
 
+static void add_borders(lm_vocab *v, size_t *count)
+{
+  for (uint32_t id = 0; id < v->size; id++) {
+    size_t n;
+    const char *bytes = lm_vocab_bytes(v, id, &n);
+    if (!v->tokens[id].special) lm_borders_add(&v->borders, (const uint8_t *)bytes, n, count);
+  }
+}
+
+static lm_status index_borders(lm_vocab *v, lm_error *err)
+{
+  size_t count = 0;
+  add_borders(v, &count);
+  LM_TRY(lm_borders_reserve(&v->borders, count, err));
+  add_borders(v, NULL);
+  return LM_OK;
+}
+
 /* What closes a document, by the names that base models in use have for it. */
 static void find_end_of_text(lm_vocab *v)
 {
@@ -200,6 +219,7 @@ lm_status lm_vocab_finish(lm_vocab *v, lm_error *err)
   if (v->size == 0) return lm_fail(err, LM_EINVAL, "has no tokens");
   if (v->by_bytes == NULL) LM_TRY(lm_vocab_index(v, err));
   LM_TRY(index_merges(v, err));
+  LM_TRY(index_borders(v, err));
   for (size_t i = 0; i < v->n_specials; i++) {
     size_t n;
     uint8_t first = (uint8_t)*lm_vocab_bytes(v, v->specials[i].id, &n);

@@ -3,6 +3,7 @@
 #ifndef LM_TEXT_VOCAB_BUILD_H
 #define LM_TEXT_VOCAB_BUILD_H
 
+#include "text/borders.h"
 #include "text/split.h"
 #include "text/split_regex.h"
 #include "text/vocab.h"
@@ -47,6 +48,7 @@ struct lm_vocab {
   uint32_t *byte_pairs; /* [256 * 256] ranks of the merges of two bytes, by left * 256 + right */
   uint64_t *by_bytes;   /* [by_bytes_mask + 1] ordinary tokens: upper bits of the hash of the bytes, id + 1; 0: empty */
   size_t by_bytes_mask;
+  lm_borders borders; /* of the ordinary tokens */
 };
 
 /** An empty vocabulary. Local. */

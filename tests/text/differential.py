@@ -53,6 +53,11 @@ def random_text(rng):
     return "".join(c for c in draws if unicodedata.category(c) not in ("Cn", "Cs"))
 
 
+def text_of_tokens(rng, tokens):
+    """Tokens with bytes beyond ASCII, in long pieces: what could lie across a cut inside one."""
+    return b"".join(rng.choice(tokens) for _ in range(rng.randrange(4, 30))).decode(errors="ignore")
+
+
 def compare(what, texts, got, want):
     bad = [(t, g, w) for t, g, w in zip(texts, got, want) if g != w]
     for t, g, w in bad[:5]:
@@ -65,7 +70,10 @@ def main():
     mpilm, folder = sys.argv[1:3]
     count, seed = (int(sys.argv[3]) if len(sys.argv) > 3 else 20000), (int(sys.argv[4]) if len(sys.argv) > 4 else 1)
     rng = random.Random(seed)
-    texts = [random_text(rng) for _ in range(count)]
+    tokens = [base64.b64decode(line.split()[0]) for name in PATTERNS
+              for line in open(os.path.join(folder, name + ".tiktoken"), "rb") if line.strip()]
+    tokens = [t for t in tokens if max(t) > 0x7f]
+    texts = [random_text(rng) if k % 3 else text_of_tokens(rng, tokens) for k in range(count)]
     lines = "\n".join(json.dumps({"text": t}) for t in texts).encode()
     bad = 0
     for name, pattern in PATTERNS.items():
