@@ -1,6 +1,7 @@
 /* src/text/encode.c - text -> ids: special tokens, pieces, and a cache of pieces. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "text/encode_merge.h"
+#include "text/nfc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,8 @@ enum {
   LONG_SLOTS = 1 << 13,
   IN_LONG = 255, /* short_entry.n_ids of a piece of few bytes and many ids */
   PART = 128,    /* in a tag, beside the number of bytes: a part of a piece, which is not looked up as a whole */
-  BATCH = 32     /* pieces that are fetched together */
+  BATCH = 32,    /* pieces that are fetched together */
+  MANY = 1 << 16 /* ids that are handed on together */
 };
 
 typedef struct short_entry {
@@ -51,6 +53,10 @@ struct lm_encoder {
   long_entry *longs;
   lm_merger merger;
   lm_regex_walk *walk; /* of LM_PATTERN_OTHER */
+  lm_take_ids take;    /* NULL: all ids stay where they are appended */
+  void *to;
+  lm_nfc nfc;
+  lm_buffer normalised;
 };
 
 void lm_ids_free(lm_ids *ids)
@@ -66,6 +72,8 @@ void lm_encoder_free(lm_encoder *e)
   free(e->longs);
   lm_merger_free(&e->merger);
   lm_regex_walk_free(e->walk);
+  lm_nfc_free(&e->nfc);
+  lm_buffer_free(&e->normalised);
   free(e);
 }
 
@@ -236,8 +244,19 @@ static lm_status encode_ordinary(lm_encoder *e, const char *text, size_t n, lm_i
     size_t count = 0;
     for (; count < BATCH && c.at < n; count++) LM_TRY(cut(e, &c, &batch[count], err));
     for (size_t k = 0; k < count; k++) LM_TRY(encode_next(e, &batch[k], out, err));
+    if (e->take == NULL || out->size < MANY) continue;
+    LM_TRY(e->take(e->to, out, err));
+    out->size = 0;
   }
   return LM_OK;
+}
+
+static lm_status encode_normalised(lm_encoder *e, const char *text, size_t n, lm_ids *out, lm_error *err)
+{
+  if (!e->v->nfc || lm_nfc_quick(text, n)) return encode_ordinary(e, text, n, out, err);
+  e->normalised.size = 0;
+  LM_TRY(lm_nfc_append(&e->nfc, text, n, &e->normalised, err));
+  return encode_ordinary(e, e->normalised.data, e->normalised.size, out, err);
 }
 
 /* ---- special tokens ---- */
@@ -262,11 +281,23 @@ lm_status lm_encode(lm_encoder *e, const char *text, size_t n, bool specials, lm
     if ((v->special_first[(uint8_t)text[i]] & wanted) == 0) continue;
     const lm_special *found = special_at(v, text + i, n - i, specials);
     if (found == NULL) continue;
-    LM_TRY(encode_ordinary(e, text + begin, i - begin, out, err));
+    LM_TRY(encode_normalised(e, text + begin, i - begin, out, err));
     LM_TRY(reserve_ids(out, 1, err));
     out->data[out->size++] = found->id;
     begin = i + v->tokens[found->id].n;
     i = begin - 1;
   }
-  return encode_ordinary(e, text + begin, n - begin, out, err);
+  return encode_normalised(e, text + begin, n - begin, out, err);
+}
+
+lm_status lm_encode_stream(lm_encoder *e, const char *text, size_t n, bool specials, lm_ids *ids, lm_take_ids take,
+                           void *to, lm_error *err)
+{
+  e->take = take;
+  e->to = to;
+  lm_status s = lm_encode(e, text, n, specials, ids, err);
+  e->take = NULL;
+  if (s == LM_OK) s = take(to, ids, err);
+  ids->size = 0;
+  return s;
 }

@@ -55,21 +55,29 @@ struct tokenizer {
 
 /* ---- one block ---- */
 
-/* A whole document, as ids -> as stored. */
-static lm_status narrow(const lm_ids *ids, int width, lm_spool_part *part, lm_error *err)
+/* Where the ids of a document go. */
+typedef struct stored {
+  lm_spool_part *part;
+  int width;
+  uint64_t length; /* of the document */
+} stored;
+
+/* Ids -> as stored. */
+static lm_status narrow(void *context, const lm_ids *ids, lm_error *err)
 {
-  size_t n = ids->size;
-  uint64_t length = n;
-  LM_TRY(lm_buffer_append(&part->lengths, &length, sizeof length, err));
-  LM_TRY(lm_buffer_reserve(&part->ids, n * (size_t)width, err));
-  char *to = part->ids.data + part->ids.size;
-  if (width == 2) {
-    uint16_t *narrow_to = (uint16_t *)(void *)to; /* aligned: the buffer holds nothing but ids */
+  stored *to = context;
+  lm_buffer *out = &to->part->ids;
+  size_t n = ids->size, bytes = n * (size_t)to->width;
+  LM_TRY(lm_buffer_reserve(out, bytes, err));
+  char *at = out->data + out->size;
+  if (to->width == 2) {
+    uint16_t *narrow_to = (uint16_t *)(void *)at; /* aligned: the buffer holds nothing but ids */
     for (size_t i = 0; i < n; i++) narrow_to[i] = (uint16_t)ids->data[i];
-  } else {
-    memcpy(to, ids->data, n * sizeof *ids->data);
+  } else if (n > 0) {
+    memcpy(at, ids->data, bytes);
   }
-  part->ids.size += n * (size_t)width;
+  out->size += bytes;
+  to->length += n;
   return LM_OK;
 }
 
@@ -80,29 +88,38 @@ static lm_status push(lm_ids *ids, uint32_t id, lm_error *err)
   return LM_OK;
 }
 
-static lm_status encode_slot(const struct tokenizer *t, struct slot *s, int thread, lm_error *err)
+static lm_status encode_document(const struct tokenizer *t, const char *text, size_t n, lm_spool_part *part, int thread,
+                                 lm_error *err)
 {
-  const size_t *ends = (const size_t *)(const void *)s->ends.data;
   lm_ids *ids = &t->ids[thread];
-  size_t begin = 0;
-  for (size_t k = 0; k < s->ends.size / sizeof *ends; begin = ends[k++]) {
-    const char *text = s->text.data + begin;
-    size_t n = ends[k] - begin;
-    int split = t->val_below > 0 && lm_hash(text, n) < t->val_below ? LM_SPLIT_VAL : LM_SPLIT_TRAIN;
-    ids->size = 0;
-    if (t->begin != LM_NO_ID) LM_TRY(push(ids, t->begin, err));
-    LM_TRY(lm_encode(t->encoders[thread], text, n, false, ids, err));
-    LM_TRY(push(ids, t->end, err));
-    LM_TRY(narrow(ids, t->width, &s->part[split], err));
-    s->text_bytes[split] += n;
-  }
-  return LM_OK;
+  stored to = {.part = part, .width = t->width};
+  ids->size = 0;
+  if (t->begin != LM_NO_ID) LM_TRY(push(ids, t->begin, err));
+  LM_TRY(lm_encode_stream(t->encoders[thread], text, n, false, ids, narrow, &to, err));
+  LM_TRY(push(ids, t->end, err));
+  LM_TRY(narrow(&to, ids, err));
+  return lm_buffer_append(&part->lengths, &to.length, sizeof to.length, err);
 }
 
 static void empty_buffer(lm_buffer *b)
 {
   b->size = 0;
   if (b->capacity > 4 * BLOCK_BYTES) lm_buffer_free(b); /* a huge document came by: its memory does not stay */
+}
+
+static lm_status encode_slot(const struct tokenizer *t, struct slot *s, int thread, lm_error *err)
+{
+  const size_t *ends = (const size_t *)(const void *)s->ends.data;
+  size_t begin = 0;
+  for (size_t k = 0; k < s->ends.size / sizeof *ends; begin = ends[k++]) {
+    const char *text = s->text.data + begin;
+    size_t n = ends[k] - begin;
+    int split = t->val_below > 0 && lm_hash(text, n) < t->val_below ? LM_SPLIT_VAL : LM_SPLIT_TRAIN;
+    LM_TRY(encode_document(t, text, n, &s->part[split], thread, err));
+    s->text_bytes[split] += n;
+  }
+  empty_buffer(&s->text);
+  return LM_OK;
 }
 
 static void empty_slot(struct slot *s)
@@ -179,7 +196,8 @@ static lm_status keep_set(struct tokenizer *t, int set, lm_error *err)
       if (err != NULL) *err = s->err;
       return s->status;
     }
-    if (s->text.size > 0) LM_TRY(lm_spool_add(t->spool, s->part, err));
+    if (s->ends.size > 0) LM_TRY(lm_spool_add(t->spool, s->part, err));
+    for (int i = 0; i < LM_SPLITS; i++) empty_buffer(&s->part[i].ids);
     for (int i = 0; i < LM_SPLITS; i++) t->text_bytes[i] += s->text_bytes[i];
     if (!s->ends_part) continue;
     memcpy(s->record.text_bytes, t->text_bytes, sizeof t->text_bytes);

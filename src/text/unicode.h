@@ -13,7 +13,22 @@ enum lm_class {
   LM_CLASS_UPPER = 8,    /* [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] */
   LM_CLASS_LOWER = 16,   /* [\p{Ll}\p{Lm}\p{Lo}\p{M}] */
   LM_CLASS_NEWLINE = 32, /* [\r\n] */
+  LM_CLASS_UNSTABLE =
+      64, /* NFC may change it, or what stands around it: a combining class, or NFC_Quick_Check not Yes */
 };
+
+/* For normalisation, by code point: combining classes above 0, canonical decompositions into one (second 0) or two
+ * characters, and, by first and second, the compositions that NFC makes. Hangul is computed. */
+typedef struct lm_unicode_ccc {
+  uint32_t c;
+  uint8_t value;
+} lm_unicode_ccc;
+typedef struct lm_unicode_pair {
+  uint32_t c, first, second;
+} lm_unicode_pair;
+extern const size_t lm_unicode_n_ccc, lm_unicode_n_split, lm_unicode_n_join;
+extern const lm_unicode_ccc lm_unicode_cccs[];
+extern const lm_unicode_pair lm_unicode_splits[], lm_unicode_joins[];
 
 extern const char lm_unicode_version[];
 extern const uint8_t lm_unicode_block_of[0x1100];

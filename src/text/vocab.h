@@ -75,4 +75,13 @@ void lm_encoder_free(lm_encoder *e);
  *  @param specials  text that spells a special token becomes that token; else it is ordinary text */
 lm_status lm_encode(lm_encoder *e, const char *text, size_t n, bool specials, lm_ids *out, lm_error *err) LM_NODISCARD;
 
+/** What takes ids on their way: `ids` is empty again when the next ones come. Local. */
+typedef lm_status (*lm_take_ids)(void *to, const lm_ids *ids, lm_error *err);
+
+/** As lm_encode(), handing on the ids some ten thousand at a time, so that a huge text needs no huge room for them.
+ * Local.
+ *  @param ids  scratch; what is in it already goes first */
+lm_status lm_encode_stream(lm_encoder *e, const char *text, size_t n, bool specials, lm_ids *ids, lm_take_ids take,
+                           void *to, lm_error *err) LM_NODISCARD;
+
 #endif

@@ -32,6 +32,7 @@ struct lm_vocab {
   lm_regex *regex;     /* of LM_PATTERN_OTHER */
   bool by_rank;        /* of a rank file: any two tokens whose joined bytes are a token merge, with its id as rank */
   bool tokens_say_all; /* lm_vocab_weigh_tokens() */
+  bool nfc;            /* text is brought into NFC first */
   bool whole_first;    /* a piece that is a token is that token, before any merge */
   uint32_t size, end_of_text;
   lm_token *tokens; /* [size] */

@@ -86,6 +86,7 @@ uint64_t lm_vocab_fingerprint(const lm_vocab *v)
 {
   const char *regex = lm_vocab_regex(v);
   merges w = {.v = v, .hash = hash_tokens(v, lm_hash(regex, strlen(regex)))};
+  if (v->nfc) w.hash = hash_number(w.hash, LM_NO_ID);
   if (v->tokens_say_all) return w.hash;
   lm_vocab_walk_merges(v, hash_merge, &w);
   return hash_number(w.hash, v->whole_first);

@@ -42,12 +42,14 @@ static lm_status refuse_type(lm_error *err, const char *part, const json_t *valu
                  wanted);
 }
 
-/* Parts that leave the text and the ids as they are. */
-static lm_status check_rest(const json_t *root, lm_error *err)
+/* Parts that leave the ids as they are, and the normalizer, which may be NFC. */
+static lm_status check_rest(const json_t *root, bool *nfc, lm_error *err)
 {
   const json_t *normalizer = json_object_get(root, "normalizer"), *steps = json_object_get(normalizer, "normalizers");
-  bool does_nothing = is_absent(normalizer) || (is_type(normalizer, "Sequence") && json_array_size(steps) == 0);
-  if (!does_nothing) return refuse_type(err, "a normalizer", normalizer, "none");
+  size_t n_steps = json_array_size(steps);
+  if (is_type(normalizer, "Sequence") && n_steps <= 1) normalizer = n_steps == 1 ? json_array_get(steps, 0) : NULL;
+  *nfc = is_type(normalizer, "NFC");
+  if (!is_absent(normalizer) && !*nfc) return refuse_type(err, "a normalizer", normalizer, "none or NFC");
   if (!is_absent(json_object_get(root, "truncation"))) return refuse(err, "truncation", "none");
   if (!is_absent(json_object_get(root, "padding"))) return refuse(err, "padding", "none");
   const json_t *decoder = json_object_get(root, "decoder");
@@ -163,6 +165,9 @@ static lm_status read_added(reader *r, json_t *list, lm_error *err)
     for (size_t k = 0; k < sizeof unsupported / sizeof unsupported[0]; k++)
       if (flag(entry, unsupported[k], false))
         return lm_fail(err, LM_EINVAL, "added token '%.200s' with %s cannot be honoured", text, unsupported[k]);
+    if (r->v->nfc && flag(entry, "normalized", !flag(entry, "special", false)))
+      return lm_fail(err, LM_EINVAL, "added token '%.200s' with normalized and the normalizer NFC cannot be honoured",
+                     text);
     json_t *known = json_object_get(r->vocab, text);
     if (known != NULL && json_integer_value(known) != (json_int_t)id)
       return lm_fail(err, LM_EINVAL, "added token '%.200s' has id %u, but %lld in model.vocab", text, id,
@@ -253,7 +258,7 @@ static lm_status read_merges(reader *r, const json_t *merges, lm_error *err)
 static lm_status read_model(lm_vocab *v, const json_t *root, lm_error *err)
 {
   const json_t *model = json_object_get(root, "model");
-  LM_TRY(check_rest(root, err));
+  LM_TRY(check_rest(root, &v->nfc, err));
   LM_TRY(check_post_processor(json_object_get(root, "post_processor"), err));
   LM_TRY(check_model(model, err));
   LM_TRY(read_pre_tokenizer(json_object_get(root, "pre_tokenizer"), v, err));
@@ -347,7 +352,8 @@ static lm_status write_pre_tokenizer(writer *w)
   static const char byte_level[] = "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, "
                                    "\"use_regex\": %s}";
   const char *regex = lm_vocab_regex(w->v);
-  LM_TRY(lm_buffer_printf(&w->out, w->err, "  \"normalizer\": null,\n  \"pre_tokenizer\": "));
+  LM_TRY(lm_buffer_printf(&w->out, w->err,
+                          "  \"normalizer\": %s,\n  \"pre_tokenizer\": ", w->v->nfc ? "{\"type\": \"NFC\"}" : "null"));
   if (w->v->pattern == LM_PATTERN_GPT2) {
     LM_TRY(lm_buffer_printf(&w->out, w->err, byte_level, "true"));
   } else {

@@ -54,6 +54,33 @@ is_same 1.h5 files.h5 "three files of the same lines"
 tap_exit 0 "from stdin" -- tokenize 1 --out stdin.h5 --format jsonl - <big.jsonl
 is_same 1.h5 stdin.h5 "stdin"
 
+# Line i is a text of 1 to 50 picks of the seed i, with what tears where a text is cut by bytes; no line feed at the end.
+picks=(" " "  " '\n' '\r\n' '\t' a B the ing '\u00e9' 'e\u0301' "'s" "'S" "'LL" '\u2019t' 1 23 456 7890 '\u00b2' '\u0663'
+  '\u00a0' '\u0085' '\u3000' '\u200b' '\ufeff' '\u180e' '\u0000' '\u001c' '!' '?!' -- '####' _ '\"' '<|' '|>' endoftext
+  '\u65e5\u672c' '\u0939' '\u093f' '\u0e17\u0e35\u0e48' '\u0645' '\ud83d\ude00' '\ud83d\udc4d\ud83c\udffd' '\u200d'
+  '\ud83c\uddeb\ud83c\uddf7' '\u2028' '\u000b' '\u000c' '\u00ad' x Y Z9 . ',' ';' : / '\\' '{' '}' '=' '\u00df')
+tap_is "${#picks[@]}" 64 "64 picks"
+for ((i = 1; i <= 1000; i++)); do
+  text='' s=$i
+  for ((k = 0; k <= i % 50; k++)); do
+    s=$(((s * 1103515245 + 12345) & 0x7fffffff))
+    text+=${picks[(s >> 8) % 64]}
+  done
+  printf '%s{"text":"%s"}' "${line_feed-}" "$text"
+  line_feed=$'\n'
+done >picks.jsonl
+tap_exit 0 "1000 lines of picks" -- tokenize 1 --out picks1.h5 picks.jsonl
+tap_is "$("$MPILM" encode --vocab bytes --jsonl <picks.jsonl | wc -w) $(datum picks1.h5 documents)" \
+  "$(($(datum picks1.h5 tokens) - 1000)) 1000" "each is a document"
+head -n 333 picks.jsonl >p1.jsonl && sed -n 334,667p picks.jsonl >p2.jsonl && tail -n +668 picks.jsonl >p3.jsonl
+for n in 2 3 7 16; do
+  tap_exit 0 "on $n ranks" -- tokenize $n --out "picks$n.h5" picks.jsonl
+  cmp picks1.h5 "picks$n.h5"
+  tap_ok $? "the same file"
+  tap_exit 0 "three files on $n ranks" -- tokenize $n --out split.h5 p1.jsonl p2.jsonl p3.jsonl
+  is_same picks1.h5 split.h5 "the same ids and documents"
+done
+
 # Separators and ends of text.
 printf 'first\n\nsecond\n\nthird' >three.txt
 tap_exit 0 "a text with a separator" -- tokenize 1 --out three.h5 --document-separator '\n\n' three.txt --json

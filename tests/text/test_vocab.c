@@ -96,6 +96,59 @@ static void test_json(void)
   lm_vocab_free(pairs);
 }
 
+/* As Qwen 2 has it: NFC, the split, bytes; added tokens are looked for before. e 0, the bytes of a combining acute 1 2,
+ * of the letter 3 4, together 5. */
+static lm_status load_normalizer(lm_vocab **v, const char *normalizer, const char *normalized, lm_error *err)
+{
+  static const char form[] =
+      "{\"added_tokens\":[{\"id\":6,\"content\":\"<|endoftext|>\",\"special\":true,\"normalized\":%s}],"
+      "\"normalizer\":%s,\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":"
+      "{\"Regex\":\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| "
+      "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"},\"behavior\":\"Isolated\","
+      "\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":false,\"use_regex\":false}"
+      "]},"
+      "\"post_processor\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":false,\"use_regex\":"
+      "false},"
+      "\"decoder\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":false,\"use_regex\":false},"
+      "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,\"continuing_subword_prefix\":\"\","
+      "\"end_of_word_suffix\":\"\",\"fuse_unk\":false,\"byte_fallback\":false,\"vocab\":{\"e\":0,\"\xc3\x8c\":1,"
+      "\"\xc4\xa3\":2,\"\xc3\x83\":3,\"\xc2\xa9\":4,\"\xc3\x83\xc2\xa9\":5},\"merges\":[\"\xc3\x83 \xc2\xa9\"]}}";
+  char text[4096];
+  int n = snprintf(text, sizeof text, form, normalized, normalizer);
+  write_file(FILE_NAME, text, (size_t)n);
+  lm_status s = lm_vocab_load(v, FILE_NAME, LM_PATTERN_GPT2, err);
+  remove_file(FILE_NAME);
+  return s;
+}
+
+static void test_normalizer(void)
+{
+  static const char nfc[] = "{\"type\":\"NFC\"}",
+                    in_sequence[] = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}]}";
+  lm_error err = {0};
+  lm_vocab *plain = NULL, *v = NULL, *again = NULL;
+  tap_ok(load_normalizer(&plain, "null", "false", &err) == LM_OK && load_normalizer(&v, nfc, "false", &err) == LM_OK,
+         "with and without NFC%s", err.text);
+  tap_ok(same_ids(plain, "e\xcc\x81\xc3\xa9", "0 1 2 5"), "without, text stays as it is");
+  tap_ok(same_ids(v, "e\xcc\x81\xc3\xa9", "5 5"), "with it, both spellings are one");
+  tap_ok(strcmp(ids_of(v, "e<|endoftext|>\xcc\x81", 16, true), "0 6 1 2") == 0,
+         "nothing composes across a special token");
+  tap_ok(lm_vocab_fingerprint(v) != lm_vocab_fingerprint(plain), "which is another vocabulary");
+  tap_ok(lm_vocab_save(v, FILE_NAME, &err) == LM_OK &&
+             lm_vocab_load(&again, FILE_NAME, LM_PATTERN_GPT2, &err) == LM_OK &&
+             lm_vocab_fingerprint(again) == lm_vocab_fingerprint(v) && same_ids(again, "e\xcc\x81", "5"),
+         "and is written so%s", err.text);
+  remove_file(FILE_NAME);
+  lm_vocab_free(again);
+  lm_vocab_free(v);
+  tap_ok(load_normalizer(&v, in_sequence, "false", &err) == LM_OK && same_ids(v, "e\xcc\x81", "5"),
+         "NFC alone in a sequence");
+  lm_vocab_free(v);
+  tap_ok(load_normalizer(&v, nfc, "true", &err) == LM_EINVAL && v == NULL && strstr(err.text, "normalized") != NULL,
+         "%s", err.text);
+  lm_vocab_free(plain);
+}
+
 static void test_whole_first(void)
 {
   lm_vocab *merge, *whole = NULL;
@@ -216,7 +269,9 @@ static void test_refused_files(void)
       {"", "is empty"},
       {"{\"model\":", ":1: is no JSON"},
       {"{}", "no model"},
-      {"{\"normalizer\":{\"type\":\"NFC\"}}", "a normalizer of type 'NFC'"},
+      {"{\"normalizer\":{\"type\":\"NFKC\"}}", "a normalizer of type 'NFKC'"},
+      {"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Lowercase\"}]}}",
+       "a normalizer of type 'Sequence'"},
       {"IQ== 0\nIg== x\n", ":2"},
       {"IQ== 0\nIg== 0\n", ":2"},
       {"IQ== 0\nI*== 1\n", ":2"},
@@ -517,6 +572,7 @@ int main(int argc, char **argv)
   tap_begin(&comm, argc, argv);
   test_bytes();
   test_json();
+  test_normalizer();
   test_whole_first();
   test_added();
   test_split_in_json();
