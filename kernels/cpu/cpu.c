@@ -2,6 +2,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h"
 
+#include "base/memory.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/linear.h"
 
@@ -62,11 +63,8 @@ static void zero(void *p, size_t bytes)
 
 static lm_status alloc(void **out, size_t bytes, const char *what, lm_error *err)
 {
-  *out = NULL;
-  if (bytes > SIZE_MAX / 2 || posix_memalign(out, 64, bytes == 0 ? 64 : bytes) != 0) {
-    *out = NULL;
-    return lm_fail(err, LM_ENOMEM, "no memory for %s (%zu bytes)", what, bytes);
-  }
+  *out = lm_reserve(bytes);
+  if (*out == NULL) return lm_fail(err, LM_ENOMEM, "no memory for %s (%zu bytes)", what, bytes);
   zero(*out, bytes);
   return LM_OK;
 }

@@ -39,7 +39,7 @@ static tiling cut(const lm_product_shape *s)
   } sizes[] = {{256, 768}, {256, 384}, {256, 192}, {128, 192}};
   const size_t first = s->type == LM_F32 && s->a_col == 1 && s->b_col == 1 ? 1 : 0;
   tiling t = {0};
-  for (size_t i = first; i < sizeof sizes / sizeof *sizes && t.rows * t.cols < 6; i++) {
+  for (size_t i = first; i < sizeof sizes / sizeof *sizes && t.rows * t.cols < 4; i++) {
     t = (tiling){.m = least(sizes[i].m, s->m), .n = least(sizes[i].n, s->n)};
     t.rows = ceil_div(s->m, t.m);
     t.cols = ceil_div(s->n, t.n);

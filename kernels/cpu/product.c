@@ -4,7 +4,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
-#include "base/status.h"
+#include "base/memory.h"
 #include <dnnl.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -83,6 +83,12 @@ static void forget_all(void)
   used = 0;
 }
 
+static void new_scratch(worker *w)
+{
+  w->scratch = lm_reserve(scratch_size);
+  LM_ASSERT(w->scratch != NULL);
+}
+
 void lm_products_begin(void)
 {
   int n = omp_get_max_threads();
@@ -97,7 +103,7 @@ void lm_products_begin(void)
   for (; threads < n; threads++) {
     workers[threads] = (worker){0};
     DNNL(dnnl_stream_create(&workers[threads].stream, engine, dnnl_stream_default_flags));
-    LM_ASSERT(posix_memalign(&workers[threads].scratch, 64, scratch_size + 64) == 0);
+    new_scratch(&workers[threads]);
   }
 }
 
@@ -107,7 +113,7 @@ static void grow_scratch(size_t size)
   scratch_size = size;
   for (int i = 0; i < threads; i++) {
     free(workers[i].scratch);
-    LM_ASSERT(posix_memalign(&workers[i].scratch, 64, scratch_size + 64) == 0);
+    new_scratch(&workers[i]);
   }
 }
 

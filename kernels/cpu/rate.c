@@ -1,6 +1,7 @@
 /* kernels/cpu/rate.c - how fast this machine multiplies: the peak that a run is compared with. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/clock.h"
+#include "base/memory.h"
 #include "kernels/cpu/linear.h"
 #include <omp.h>
 #include <stdlib.h>
@@ -11,12 +12,12 @@ double lm_cpu_product_rate(lm_dtype t)
   const size_t M = 256 * (size_t)omp_get_max_threads();
   const int N = 768, K = 768;
   const double flops = 2.0 * (double)M * N * K, limit = 0.25;
-  char *x = NULL;
+  char *x;
   if (t == LM_F16 || (t == LM_BF16 && !lm_cpu_bf16_is_fast())) t = LM_F32; /* such products are computed in f32 */
   size_t size = lm_dtype_size(t), x_bytes = M * K * size, w_bytes = (size_t)N * K * size, y_bytes = M * N * size;
 
   /* Zeros take as long as other numbers. */
-  if (posix_memalign((void **)&x, 64, x_bytes + w_bytes + y_bytes) != 0) return 0;
+  if ((x = lm_reserve(x_bytes + w_bytes + y_bytes)) == NULL) return 0;
   memset(x, 0, x_bytes + w_bytes + y_bytes);
   double best = 0, start = lm_clock(), now = start;
   do {
@@ -51,8 +52,8 @@ static volatile uint64_t sink; /* what is never looked at need not be read */
 
 static double memory_rate(bool copy)
 {
-  char *x = NULL;
-  if (posix_memalign((void **)&x, 4096, BYTES) != 0) return 0;
+  char *x = lm_reserve(BYTES);
+  if (x == NULL) return 0;
 #pragma omp parallel for schedule(static)
   for (size_t i = 0; i < BYTES; i += CHUNK) memset(x + i, 1, CHUNK);
   double best = 0, start = lm_clock(), now = start;

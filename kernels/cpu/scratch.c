@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernels/cpu/scratch.h"
 
-#include "base/status.h"
+#include "base/memory.h"
 #include <stdlib.h>
 
 float *lm_cpu_scratch(size_t n)
@@ -11,7 +11,8 @@ float *lm_cpu_scratch(size_t n)
   static size_t size;
   if (n > size) {
     free(memory);
-    LM_ASSERT(posix_memalign(&memory, 64, n * sizeof(float)) == 0);
+    memory = lm_reserve(n * sizeof(float));
+    LM_ASSERT(memory != NULL);
     size = n;
   }
   return memory;

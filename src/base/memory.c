@@ -5,14 +5,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+void *lm_reserve(size_t bytes)
+{
+  enum { HUGE_PAGE = 2 << 20, LARGE = 4 * HUGE_PAGE };
+  void *p;
+  if (bytes > SIZE_MAX / 2 || posix_memalign(&p, bytes < LARGE ? 64 : HUGE_PAGE, bytes == 0 ? 64 : bytes) != 0)
+    return NULL;
+#ifdef MADV_HUGEPAGE
+  /* Where the system has no huge pages, the memory is as good without. */
+  if (bytes >= LARGE) (void)madvise(p, bytes, MADV_HUGEPAGE);
+#endif
+  return p;
+}
 
 lm_status lm_alloc(void *out, size_t count, size_t size, const char *what, lm_error *err)
 {
   void *p = NULL;
   size_t bytes;
   *(void **)out = NULL;
-  if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2 ||
-      posix_memalign(&p, 64, bytes == 0 ? 64 : bytes) != 0)
+  if (__builtin_mul_overflow(count, size, &bytes) || (p = lm_reserve(bytes)) == NULL)
     return lm_fail(err, LM_ENOMEM, "no memory for %s (%zu x %zu bytes)", what, count, size);
   memset(p, 0, bytes);
   *(void **)out = p;

@@ -6,7 +6,11 @@
 #include "base/status.h"
 #include <stdint.h>
 
-/** count zeroed elements of size bytes, aligned to 64 bytes (a cache line, an AVX-512 register). Local.
+/** bytes of memory that nobody has touched, aligned to 64 bytes (a cache line, an AVX-512 register); large blocks in
+ * huge pages where the system grants them. Local. NULL where there is none. Free with free(). */
+void *lm_reserve(size_t bytes);
+
+/** count zeroed elements of size bytes, aligned as lm_reserve() does. Local.
  *  @param what names the memory in the error: "the moments of 124439808 parameters"
  *  @return LM_OK or LM_ENOMEM (also where count * size overflows); *out is NULL after a failure. Free with free(). */
 lm_status lm_alloc(void *out, size_t count, size_t size, const char *what, lm_error *err) LM_NODISCARD;

@@ -47,6 +47,10 @@ int main(int argc, char **argv)
   tap_ok(lm_fault_init(list, 0, &err) == LM_OK && !lm_fault(LM_FAULT_DIE, 5) && lm_fault(LM_FAULT_FAIL_WRITE, 2),
          "rank 0 fails a write instead");
   tap_ok(lm_fault_seconds(LM_FAULT_SLOW_SAVE) == 0.2, "milliseconds");
+  tap_ok(lm_fault_init("grad_nan@step4:rank1", 1, &err) == LM_OK && lm_fault(LM_FAULT_GRAD_NAN, 4) &&
+             !lm_fault(LM_FAULT_GRAD_INF, 4),
+         "not a number is not infinite");
+  tap_ok(lm_fault_init(list, 0, &err) == LM_OK, "the first list again");
   double before = lm_clock();
   lm_fault_pause(LM_FAULT_SLOW_SAVE);
   tap_ok(lm_clock() - before >= 0.2, "a pause lasts as long as asked for");
