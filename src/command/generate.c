@@ -174,7 +174,9 @@ static lm_status go_on(teller *t, story *s, float *logits, int32_t *next, lm_err
 {
   s->done = s->made == t->o->tokens;
   if (s->done) return LM_OK;
-  uint32_t id = lm_sample(&t->how, logits, t->order, t->V, (uint64_t)s->made);
+  /* A model may have more outputs than its vocabulary has tokens: those were never a target. */
+  uint32_t known = lm_vocab_size(t->vocab) < t->V ? lm_vocab_size(t->vocab) : t->V;
+  uint32_t id = lm_sample(&t->how, logits, t->order, known, (uint64_t)s->made);
   s->made++;
   *next = (int32_t)id;
   if (id == t->end_of_text && !t->o->ignore_end) {

@@ -41,7 +41,7 @@ void lm_threads_report(const lm_comm *comm)
              comm->local_size, cores);
   if (comm->size > 1 && who == -comm->rank)
     lm_warn_all("%d ranks x %d thread%s of this node run on %d core%s: they wait for each other (mpirun --bind-to, "
-                "--map-by; fewer ranks)",
+                "--map-by; fewer ranks; OMP_WAIT_POLICY=passive)",
                 comm->local_size, lm_threads(), lm_threads() > 1 ? "s" : "", cores, cores > 1 ? "s" : "");
 }
 

@@ -39,6 +39,11 @@ tap_exit 2 "an empty file" -- generate --prompts empty.txt
 tap_like "$tap_err" "holds no prompts" "says so"
 tap_exit 2 "no file" -- generate --prompts nothere.txt
 
+# A model of more outputs than there are tokens, untrained, so that any is as likely: only tokens are said.
+tap_exit 0 "a model of 50257 outputs for 257 tokens" -- train 1 wide --model.vocab_size=50257 --run.steps=1 \
+  --schedule.warmup=0 --checkpoint.every=0
+tap_exit 0 "generates what the vocabulary has" -- "$MPILM" generate --checkpoint wide --tokens 20 --temperature 1 --ignore-end
+
 # A model that has seen only one emoji says its bytes in their order; each token is a part of a character.
 smile=$'\xf0\x9f\x98\x80'
 one_emoji() { # VOCABULARY TOKENS BYTES: how many tokens the emoji is, and the bytes of the first half of them
