@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined __SSE__
+#include <xmmintrin.h>
+#endif
 
 enum { N = 1 << 25, BLOCK = 1 << 12, ROUNDS = 12 }; /* elements of each of four arrays: more than caches hold */
 
@@ -23,13 +26,12 @@ static void copy(void)
 /* Stores that read no line first. */
 static void copy_past_caches(void)
 {
-  typedef float vec __attribute__((vector_size(16)));
 #pragma omp parallel for schedule(static)
   for (size_t i = 0; i < N; i += 4) {
 #if defined __SSE__
-    __builtin_ia32_movntps(m + i, *(const vec *)(g + i));
+    _mm_stream_ps(m + i, _mm_load_ps(g + i));
 #else
-    memcpy(m + i, g + i, sizeof(vec));
+    memcpy(m + i, g + i, 4 * sizeof *m);
 #endif
   }
 }
