@@ -23,6 +23,7 @@ typedef struct way {
   lm_model *model;
   lm_optimizer *optimizer;
   lm_gradsync *sync;
+  bool borrows; /* model and optimizer of the first way in which every rank has all */
   double best;
 } way;
 
@@ -44,9 +45,15 @@ static lm_status make(way *w, const lm_comm *comm, const lm_config *cfg, const l
   if (shape.vocab_size == 0) shape.vocab_size = 8192;
   w->micro = w->reproducible ? 1 : (int)(first[comm->rank + 1] - first[comm->rank]);
   lm_dtype compute = lm_config_compute(cfg, k);
-  LM_TRY(lm_model_new_shared(&w->model, &shape, k, compute, w->micro, w->sharding, comm->rank, comm->size, err));
-  LM_TRY(lm_optimizer_new(&w->optimizer, lm_model_params(w->model), lm_model_weights(w->model), compute, k, &optimizer,
-                          err));
+  w->borrows = !w->alone && w != &ways[1] && w->sharding == LM_SHARD_NOTHING;
+  if (w->borrows) {
+    w->model = ways[1].model;
+    w->optimizer = ways[1].optimizer;
+  } else {
+    LM_TRY(lm_model_new_shared(&w->model, &shape, k, compute, w->micro, w->sharding, comm->rank, comm->size, err));
+    LM_TRY(lm_optimizer_new(&w->optimizer, lm_model_params(w->model), lm_model_weights(w->model), compute, k,
+                            &optimizer, err));
+  }
   lm_gradsync_config how = {.bucket_bytes = (size_t)cfg->parallel.bucket_mb << 20,
                             .overlap = w->overlap,
                             .reproducible = w->reproducible,
@@ -136,6 +143,7 @@ static lm_status bench(const lm_comm *comm, const lm_config *cfg, lm_error *err)
   }
   for (way *w = ways; w < ways + WAYS; w++) {
     lm_gradsync_free(w->sync);
+    if (w->borrows) continue;
     lm_optimizer_free(w->optimizer);
     lm_model_free(w->model);
   }
