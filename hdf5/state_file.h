@@ -26,19 +26,30 @@ typedef struct lm_state_slice {
   bool optional;               /* where the file has neither, data stays as it is */
 } lm_state_slice;
 
+/** Where the tensors of the last save went: the next one of the same tensors need not ask HDF5. Opaque. */
+typedef struct lm_state_kept lm_state_kept;
+void lm_state_kept_free(lm_state_kept *kept); /* Local. NULL is fine. */
+
 /** How a save goes about its work. Plain data, the same on all ranks. */
 typedef struct lm_state_how {
-  bool background; /* a thread of each rank writes and fsyncs while the caller goes on */
-  bool read_back;  /* what was written is read and compared before the file gets its name */
+  bool background;   /* a thread of each rank writes and fsyncs while the caller goes on; not with `together` */
+  bool read_back;    /* what was written is read and compared before the file gets its name; `together` always does */
+  bool together;     /* all ranks write in collective calls of MPI-IO, instead of each by itself */
+  const char *hints; /* "key=value,..." for MPI-IO, stronger than ours; NULL: none; borrowed for the call */
+  size_t align;      /* tensors of 4 times as many bytes or more begin at its multiples in the file; 0: anywhere */
+  lm_state_kept **kept; /* from save to save; *kept is NULL at first, the caller's to free. NULL: nothing is */
 } lm_state_how;
+
+/** Are these hints that lm_state_how can have? Local. LM_EINVAL names the word that is no key=value. */
+lm_status lm_state_check_hints(const char *hints, lm_error *err) LM_NODISCARD;
 
 typedef struct lm_state_save lm_state_save; /* opaque: a save under way */
 
 /** Begin to write a state file, completely or not at all. Collective.
  *  The file is laid out with HDF5 under a temporary name in the same folder, each rank writes its slices at their known
  *  offsets, the hashes of the buffers go to /integrity, then fsync, rename, fsync of the folder (doc/checkpoints.md).
- *  When this returns the file is laid out and its space reserved; with `background` a thread that calls neither MPI nor
- *  HDF5 writes this rank's slices, else they are written.
+ *  When this returns the file is laid out; with `background` a thread that calls neither MPI nor HDF5 writes this
+ * rank's slices (rank 0's reserves the file's space before), else they are written.
  *  @param[out] out  for lm_state_write_end(); NULL after a failure, which leaves nothing behind
  *  @param path   final name; what it names is replaced at the rename
  *  @param comm, slices and their data  kept until then, unchanged
@@ -54,8 +65,9 @@ bool lm_state_write_done(const lm_state_save *save);
  *  @return as lm_state_write_begin() */
 lm_status lm_state_write_end(lm_state_save *save, lm_error *err) LM_NODISCARD;
 
-/** At most so many bytes has a state file of these tensors, in closed form. Local. @param ranks  that write it */
-uint64_t lm_state_bytes(const lm_state_slice *slices, size_t n, int ranks);
+/** At most so many bytes has a state file of these tensors, in closed form. Local.
+ *  @param ranks  that write it @param align  as in lm_state_how */
+uint64_t lm_state_bytes(const lm_state_slice *slices, size_t n, int ranks, size_t align);
 
 /** Is there room for a file of so many bytes: limits, free space, quota? Local. A file is made there, its blocks are
  *  reserved where the file system can do that, and it is removed again. LM_EIO: path, system text, needed, free. */

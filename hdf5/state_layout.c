@@ -153,11 +153,12 @@ static hid_t open_file(const char *path, unsigned flags)
 /* From its second byte on the file is in `memory`, where writes do not fail: HDF5 1.10 crashes at exit after an
  * H5Fclose() that could not write. The default driver keeps a plain descriptor, so another file can be put under it.
  * The memory is sparse: nothing is written but HDF5's own bytes. */
-static hid_t create_file(const char *path, int memory)
+static hid_t create_file(const char *path, int memory, size_t align)
 {
   void *descriptor;
   lm_hdf5_quiet();
   hid_t access = access_properties(), creation = H5Pcreate(H5P_FILE_CREATE);
+  if (align > 1) H5Pset_alignment(access, lm_state_aligned_from(align), align);
   H5Pset_obj_track_times(creation, false);
   hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, creation, access);
   hid_t reason = H5Eget_current_stack();
@@ -172,29 +173,47 @@ static hid_t create_file(const char *path, int memory)
 
 /* ---- the datasets ---- */
 
-/* How every dataset is made: one run of bytes whose place is known before it is written, groups along the way, and no
+/* How everything is made: a dataset is one run of bytes whose place is known before it is written, and nothing has
  * times, so that the same state gives the same bytes. */
 struct maker {
-  hid_t file, links, datasets;
+  hid_t file, groups, datasets;
 };
 
-static struct maker maker_new(const char *path, int memory)
+static struct maker maker_new(const char *path, int memory, size_t align)
 {
-  struct maker m = {.links = H5Pcreate(H5P_LINK_CREATE), .datasets = H5Pcreate(H5P_DATASET_CREATE)};
-  H5Pset_create_intermediate_group(m.links, 1);
+  struct maker m = {.groups = H5Pcreate(H5P_GROUP_CREATE), .datasets = H5Pcreate(H5P_DATASET_CREATE)};
+  H5Pset_obj_track_times(m.groups, false);
   H5Pset_layout(m.datasets, H5D_CONTIGUOUS);
   H5Pset_alloc_time(m.datasets, H5D_ALLOC_TIME_EARLY);
   H5Pset_fill_time(m.datasets, H5D_FILL_TIME_NEVER);
   H5Pset_obj_track_times(m.datasets, false);
-  m.file = create_file(path, memory); /* last: the next call forgets why it failed */
+  m.file = create_file(path, memory, align); /* last: the next call forgets why it failed */
   return m;
+}
+
+/* The groups above a name. HDF5 would make them by itself, with times. */
+static bool make_groups(const struct maker *m, const char *name)
+{
+  char path[LM_STATE_NAME];
+  bool good = true;
+  snprintf(path, sizeof path, "%s", name);
+  for (char *slash = strchr(path + 1, '/'); good && slash != NULL; slash = strchr(slash + 1, '/')) {
+    *slash = '\0';
+    htri_t there = H5Lexists(m->file, path, H5P_DEFAULT);
+    hid_t group = there == 0 ? H5Gcreate2(m->file, path, H5P_DEFAULT, m->groups, H5P_DEFAULT) : H5I_INVALID_HID;
+    good = there > 0 || group >= 0;
+    if (group >= 0) H5Gclose(group);
+    *slash = '/';
+  }
+  return good;
 }
 
 /* Closes type and space. *offset is 0 where the dataset has no bytes. */
 static bool make_dataset(const struct maker *m, const char *name, hid_t type, hid_t space, const void *value,
                          uint64_t *offset)
 {
-  hid_t d = H5Dcreate2(m->file, name, type, space, m->links, m->datasets, H5P_DEFAULT);
+  hid_t d = make_groups(m, name) ? H5Dcreate2(m->file, name, type, space, H5P_DEFAULT, m->datasets, H5P_DEFAULT)
+                                 : H5I_INVALID_HID;
   bool good = d >= 0 && (value == NULL || H5Dwrite(d, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, value) >= 0);
   haddr_t at = d >= 0 ? H5Dget_offset(d) : HADDR_UNDEF;
   *offset = at == HADDR_UNDEF ? 0 : at;
@@ -256,13 +275,13 @@ static lm_status make_marks(const struct maker *m, const char *path, lm_error *e
 
 static lm_status make_all(const char *path, int memory, lm_state_layout *layout, lm_error *err)
 {
-  struct maker m = maker_new(path, memory);
+  struct maker m = maker_new(path, memory, layout->align);
   lm_status s = m.file >= 0 ? LM_OK : lm_hdf5_fail(err, LM_EIO, "%s: cannot make an HDF5 file", path);
   if (s == LM_OK) s = make_marks(&m, path, err);
   if (s == LM_OK) s = make_tensors(&m, path, layout, err);
   if (s == LM_OK) s = make_integrity(&m, path, layout, err);
   if (m.file >= 0 && H5Fclose(m.file) < 0 && s == LM_OK) s = lm_hdf5_fail(err, LM_EIO, "%s: cannot write", path);
-  H5Pclose(m.links);
+  H5Pclose(m.groups);
   H5Pclose(m.datasets);
   return s;
 }
@@ -360,29 +379,18 @@ static uint64_t bytes_at_most(const lm_state_layout *layout)
   uint64_t sum = 0;
   for (size_t i = 0; i < layout->n; i++) {
     const lm_state_entry *e = &layout->tensors[i].entry;
-    sum += lm_state_elements(e->ndim, e->shape) * lm_dtype_size(e->dtype);
+    sum += lm_state_bytes_of(e->dtype, e->ndim, e->shape, layout->align);
   }
-  return lm_state_bytes_around(sum, layout->n, layout->n_slabs);
+  return lm_state_bytes_around(sum, layout->n, layout->n_slabs, layout->align);
 }
 
-static lm_status make(const char *path, int fd, lm_state_layout *layout, lm_error *err)
+lm_status lm_state_layout_make(const char *path, lm_state_layout *layout, lm_error *err)
 {
   LM_TRY(lm_state_room_limit(path, bytes_at_most(layout), err)); /* ulimit -f holds for memory too */
   int memory = memfd_create("mpilm-state-layout", MFD_CLOEXEC);
   if (memory < 0) return fail_errno(err, "get memory for its layout", path);
   lm_status s = make_in_memory(path, memory, layout, err);
   close(memory);
-  if (s == LM_OK) s = lm_state_room_ask(path, layout->bytes, err);
-  if (s == LM_OK) s = lm_state_room_take(fd, path, layout->bytes, err);
-  return s;
-}
-
-lm_status lm_state_layout_make(const char *path, lm_state_layout *layout, lm_error *err)
-{
-  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return fail_errno(err, "open for writing", path);
-  lm_status s = make(path, fd, layout, err);
-  if (close(fd) != 0 && s == LM_OK) s = fail_errno(err, "close", path);
   return s;
 }
 

@@ -30,11 +30,13 @@ typedef struct lm_state_layout {
   uint64_t manifest_at;    /* offset of /integrity/manifest */
   uint64_t ranks;          /* that wrote it */
   uint64_t bytes;          /* of the file */
+  size_t align;            /* as in lm_state_how */
   lm_buffer between;       /* while writing, rank 0: what the file holds besides tensors and manifest */
 } lm_state_layout;
 
-/** Lay out a file, and take the space for it: all zeros yet, no HDF5 file. Local: rank 0 does it.
- *  @param[in,out] layout  in: n, n_slabs, entries, ranks; out: every offset, bytes, between */
+/** Lay out a file: its bytes are in memory yet. Local: rank 0 does it. What `path` names is a file without content
+ * then.
+ *  @param[in,out] layout  in: n, n_slabs, entries, ranks, align; out: every offset, bytes, between */
 lm_status lm_state_layout_make(const char *path, lm_state_layout *layout, lm_error *err) LM_NODISCARD;
 
 /** Write layout->slabs, the manifest and all else that is not a tensor, and fsync. Local: rank 0, after all data is on
@@ -49,8 +51,14 @@ lm_status lm_state_layout_load(const char *path, lm_state_layout *out, lm_error 
 lm_status lm_state_layout_check(const char *path, const lm_state_layout *layout, lm_status otherwise,
                                 lm_error *err) LM_NODISCARD;
 
-/** At most so many bytes has a file whose n tensors have `sum`, in n_slabs slabs. Local. */
-uint64_t lm_state_bytes_around(uint64_t sum, size_t n, uint64_t n_slabs);
+/** At most so many bytes has a file whose n tensors have `sum`, with what aligns them, in n_slabs slabs. Local. */
+uint64_t lm_state_bytes_around(uint64_t sum, size_t n, uint64_t n_slabs, size_t align);
+
+/** Tensors of at least so many bytes are aligned; SIZE_MAX: none. Local. */
+size_t lm_state_aligned_from(size_t align);
+
+/** The bytes of a tensor, and those before it at most. Local. */
+uint64_t lm_state_bytes_of(lm_dtype dtype, int ndim, const size_t *shape, size_t align);
 
 /** Does ulimit -f allow a file of so many bytes? Local. LM_EIO says how many. */
 lm_status lm_state_room_limit(const char *path, uint64_t bytes, lm_error *err) LM_NODISCARD;
@@ -58,11 +66,29 @@ lm_status lm_state_room_limit(const char *path, uint64_t bytes, lm_error *err) L
 /** Do ulimit -f and the free space allow a file of so many bytes? Local. LM_EIO says how many are needed and free. */
 lm_status lm_state_room_ask(const char *path, uint64_t bytes, lm_error *err) LM_NODISCARD;
 
-/** Make a file so long, all zeros, and take its blocks now, so that a full disk or quota is found before the ranks
- *  write. Where a file system cannot do that, the writes will tell. Local. */
+/** Make an empty file where so many bytes have room, as far as can be asked. Local. */
+lm_status lm_state_room_new(const char *path, uint64_t bytes, lm_error *err) LM_NODISCARD;
+
+/** Make an open file so long and take its blocks now, so that a full disk or quota is found early, and as such. What
+ * was written already stays. Where a file system cannot do that, the writes will tell. Local. */
 lm_status lm_state_room_take(int fd, const char *path, uint64_t bytes, lm_error *err) LM_NODISCARD;
 
 void lm_state_layout_free(lm_state_layout *layout);
+
+/** A run of bytes, from memory to its place in the file. */
+typedef struct lm_state_piece {
+  const void *data;
+  size_t bytes; /* less than 2 GiB */
+  uint64_t at;
+} lm_state_piece;
+
+/** All ranks write their pieces in collective calls of MPI-IO. Collective. Nothing is durable yet.
+ *  @param hints  as in lm_state_how
+ *  @param pieces  [n] by place; n may be 0, or differ between ranks
+ *  @param most  bytes of a rank in one call, below 2 GiB: MPI-IO counts them in an int; a piece may have more
+ *  @return LM_EIO with path and the words of MPI */
+lm_status lm_state_write_together(const lm_comm *comm, const char *path, const char *hints,
+                                  const lm_state_piece *pieces, size_t n, size_t most, lm_error *err) LM_NODISCARD;
 
 /** Elements of a tensor: the product of its shape. Local. */
 size_t lm_state_elements(int ndim, const size_t *shape);

@@ -13,21 +13,33 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* HDF5's own bytes, generously: an object header, a link and a name for each tensor. */
-uint64_t lm_state_bytes_around(uint64_t sum, size_t n, uint64_t n_slabs)
+/* HDF5's own bytes, generously: an object header, a link and a name for each tensor. The lists of tensors and slabs may
+ * be aligned as tensors are. */
+uint64_t lm_state_bytes_around(uint64_t sum, size_t n, uint64_t n_slabs, size_t align)
 {
-  return sum + n_slabs * sizeof(lm_state_slab) + n * (LM_STATE_NAME + 1024) + (1 << 14);
+  return sum + 2 * align + n_slabs * sizeof(lm_state_slab) + n * (LM_STATE_NAME + 1024) + (1 << 14);
 }
 
-uint64_t lm_state_bytes(const lm_state_slice *slices, size_t n, int ranks)
+size_t lm_state_aligned_from(size_t align)
+{
+  return align > 1 ? 4 * align : SIZE_MAX; /* so that what is left free is a fraction of the tensor */
+}
+
+uint64_t lm_state_bytes_of(lm_dtype dtype, int ndim, const size_t *shape, size_t align)
+{
+  uint64_t bytes = lm_state_elements(ndim, shape) * lm_dtype_size(dtype);
+  return bytes >= lm_state_aligned_from(align) ? bytes + align - 1 : bytes;
+}
+
+uint64_t lm_state_bytes(const lm_state_slice *slices, size_t n, int ranks, size_t align)
 {
   uint64_t sum = 0, slabs = 0;
   for (size_t i = 0; i < n; i++) {
-    uint64_t bytes = lm_state_elements(slices[i].ndim, slices[i].shape) * lm_dtype_size(slices[i].dtype);
+    uint64_t bytes = lm_state_bytes_of(slices[i].dtype, slices[i].ndim, slices[i].shape, align);
     sum += bytes;
     slabs += bytes / LM_STATE_SLAB_BYTES + 1;
   }
-  return lm_state_bytes_around(sum, n, slabs + (uint64_t)ranks * n);
+  return lm_state_bytes_around(sum, n, slabs + (uint64_t)ranks * n, align);
 }
 
 static lm_status fail_errno(lm_error *err, const char *what, const char *path)
@@ -59,8 +71,7 @@ lm_status lm_state_room_ask(const char *path, uint64_t bytes, lm_error *err)
 lm_status lm_state_room_take(int fd, const char *path, uint64_t bytes, lm_error *err)
 {
   int done;
-  if (ftruncate(fd, 0) != 0 || ftruncate(fd, (off_t)bytes) != 0)
-    return fail_errno(err, "make it as long as needed", path);
+  if (ftruncate(fd, (off_t)bytes) != 0) return fail_errno(err, "make it as long as needed", path);
   do done = fallocate(fd, 0, 0, (off_t)bytes);
   while (done != 0 && errno == EINTR);
   if (done != 0 && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
@@ -68,11 +79,28 @@ lm_status lm_state_room_take(int fd, const char *path, uint64_t bytes, lm_error 
   return LM_OK;
 }
 
+static lm_status new_file(const char *path, int *fd, lm_error *err)
+{
+  *fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  int e = errno;
+  if (*fd >= 0) return LM_OK;
+  return lm_fail(err, e == ENOENT || e == ENOTDIR ? LM_EINVAL : LM_EIO, "%s: cannot open for writing: %s", path,
+                 strerror(e));
+}
+
+lm_status lm_state_room_new(const char *path, uint64_t bytes, lm_error *err)
+{
+  int fd;
+  LM_TRY(new_file(path, &fd, err));
+  if (close(fd) != 0) return fail_errno(err, "close", path);
+  return lm_state_room_ask(path, bytes, err);
+}
+
 lm_status lm_state_room(const char *path, uint64_t bytes, lm_error *err)
 {
+  int fd;
   LM_TRY(lm_state_room_ask(path, bytes, err));
-  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return fail_errno(err, "open for writing", path);
+  LM_TRY(new_file(path, &fd, err));
   lm_status s = lm_state_room_take(fd, path, bytes, err);
   close(fd);
   unlink(path);

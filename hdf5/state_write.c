@@ -18,6 +18,12 @@
 #include <string.h>
 #include <unistd.h>
 
+/* What a layout depends on, and the layout. */
+struct lm_state_kept {
+  uint64_t list; /* hash of names, types, shapes */
+  lm_state_layout layout;
+};
+
 /* One save under way. write_slices(), which may run in a thread of its own, calls neither MPI nor HDF5; HDF5 is called
  * by begin() alone. */
 struct lm_state_save {
@@ -26,7 +32,9 @@ struct lm_state_save {
   const lm_state_slice *slices;
   size_t n;
   lm_state_how how;
+  uint64_t list; /* hash of what is saved */
   lm_state_layout layout;
+  bool laid_out;
   lm_state_slab *mine; /* [n_mine]: the slabs of this rank, by tensor and begin */
   size_t n_mine;
   bool fails; /* a test wants a write to fail */
@@ -65,12 +73,29 @@ static void check_slice(const lm_state_slice *s)
   LM_ASSERT(s->count == 0 || s->data != NULL);
 }
 
+/* The slabs of this rank, or how many: out may be NULL. */
+static size_t cut_slabs(const lm_state_save *w, lm_state_slab *out)
+{
+  size_t k = 0;
+  for (size_t i = 0; i < w->n; i++) {
+    const lm_state_slice *s = &w->slices[i];
+    for (size_t at = s->begin, end; at < s->begin + s->count; at = end, k++) {
+      end = slab_end(at, s->begin + s->count, s->dtype);
+      if (out != NULL) out[k] = (lm_state_slab){.tensor = i, .begin = at, .count = end - at};
+    }
+  }
+  return k;
+}
+
 static lm_status list_tensors(lm_state_save *w, lm_error *err)
 {
   LM_TRY(part_name(w->path, w->part, err));
+  if (w->how.kept != NULL && *w->how.kept == NULL)
+    LM_TRY(lm_alloc(w->how.kept, 1, sizeof **w->how.kept, "the layout of a checkpoint", err));
   LM_TRY(lm_alloc(&w->layout.tensors, w->n, sizeof *w->layout.tensors, "the list of tensors", err));
   w->layout.n = w->n;
   w->layout.ranks = (uint64_t)w->comm->size;
+  w->layout.align = w->how.align;
   for (size_t i = 0; i < w->n; i++) {
     const lm_state_slice *s = &w->slices[i];
     lm_state_entry *e = &w->layout.tensors[i].entry;
@@ -79,15 +104,18 @@ static lm_status list_tensors(lm_state_save *w, lm_error *err)
     e->dtype = s->dtype;
     e->ndim = s->ndim;
     for (int d = 0; d < s->ndim; d++) e->shape[d] = s->shape[d];
-    for (size_t at = s->begin; at < s->begin + s->count; w->n_mine++) at = slab_end(at, s->begin + s->count, s->dtype);
   }
-  return lm_alloc(&w->mine, w->n_mine, sizeof *w->mine, "the hashes of a save", err);
+  w->list = lm_hash(w->layout.tensors, w->n * sizeof *w->layout.tensors);
+  w->n_mine = cut_slabs(w, NULL);
+  LM_TRY(lm_alloc(&w->mine, w->n_mine, sizeof *w->mine, "the hashes of a save", err));
+  cut_slabs(w, w->mine);
+  return LM_OK;
 }
 
 /* Ranks that save different things must find out here, not by overwriting each other. */
 static lm_status compare_lists(const lm_state_save *w, lm_error *err)
 {
-  uint64_t mine = lm_hash(w->layout.tensors, w->n * sizeof *w->layout.tensors), first = mine;
+  uint64_t mine = w->list, first = mine;
   lm_bcast(w->comm, &first, sizeof first, 0);
   lm_status s = first == mine ? LM_OK
                               : lm_fail(err, LM_EINVAL,
@@ -97,6 +125,62 @@ static lm_status compare_lists(const lm_state_save *w, lm_error *err)
   return lm_agree(w->comm, s, err);
 }
 
+/* ---- the layout, kept from save to save ---- */
+
+/* Take what the last save kept, if it fits. */
+static bool recall(lm_state_save *w)
+{
+  lm_state_kept *kept = w->how.kept != NULL ? *w->how.kept : NULL;
+  const lm_state_layout *mine = &w->layout;
+  if (kept == NULL || kept->layout.n == 0 || kept->list != w->list || kept->layout.n_slabs != mine->n_slabs ||
+      kept->layout.ranks != mine->ranks || kept->layout.align != mine->align)
+    return false;
+  lm_state_layout_free(&w->layout);
+  w->layout = kept->layout;
+  kept->layout = (lm_state_layout){0};
+  w->laid_out = true;
+  return true;
+}
+
+static void keep(lm_state_save *w)
+{
+  if (w->how.kept == NULL || !w->laid_out) return;
+  free(w->layout.slabs);
+  w->layout.slabs = NULL;
+  lm_state_layout_free(&(*w->how.kept)->layout);
+  (*w->how.kept)->layout = w->layout;
+  (*w->how.kept)->list = w->list;
+  w->layout = (lm_state_layout){0};
+}
+
+void lm_state_kept_free(lm_state_kept *kept)
+{
+  if (kept == NULL) return;
+  lm_state_layout_free(&kept->layout);
+  free(kept);
+}
+
+/* Rank 0 has the file, and where all goes. */
+static lm_status make_part(lm_state_save *w, bool recalled, lm_error *err)
+{
+  if (w->comm->rank != 0) return LM_OK;
+  LM_TRY(lm_state_room_new(w->part, w->layout.bytes, err)); /* not known yet: 0 */
+  if (recalled) return LM_OK;
+  LM_TRY(lm_state_layout_make(w->part, &w->layout, err));
+  return lm_state_room_ask(w->part, w->layout.bytes, err);
+}
+
+/* What is recalled is so on all ranks, which have compared all that it depends on. */
+static lm_status lay_out(lm_state_save *w, lm_error *err)
+{
+  bool recalled = recall(w);
+  LM_TRY(lm_agree(w->comm, make_part(w, recalled, err), err));
+  if (recalled) return LM_OK;
+  lm_bcast(w->comm, w->layout.tensors, w->n * sizeof *w->layout.tensors, 0);
+  w->laid_out = true;
+  return LM_OK;
+}
+
 static lm_status begin(lm_state_save *w, lm_error *err)
 {
   LM_TRY(lm_agree(w->comm, list_tensors(w, err), err));
@@ -104,41 +188,43 @@ static lm_status begin(lm_state_save *w, lm_error *err)
   uint64_t slabs = w->n_mine;
   lm_allreduce_sum_u64(w->comm, &slabs, 1);
   w->layout.n_slabs = slabs;
-  lm_status s = w->comm->rank == 0 ? lm_state_layout_make(w->part, &w->layout, err) : LM_OK;
-  LM_TRY(lm_agree(w->comm, s, err));
-  lm_bcast(w->comm, w->layout.tensors, w->n * sizeof *w->layout.tensors, 0);
-  return LM_OK;
+  return lay_out(w, err);
 }
 
 /* ---- the data ---- */
 
-static lm_status write_slab(const lm_state_save *w, int fd, lm_state_slab *slab, lm_error *err)
+static lm_state_piece piece_of(const lm_state_save *w, const lm_state_slab *slab)
 {
   const lm_state_slice *s = &w->slices[slab->tensor];
-  size_t width = lm_dtype_size(s->dtype), bytes = slab->count * width;
-  const char *from = (const char *)s->data + (slab->begin - s->begin) * width;
-  slab->hash = lm_hash(from, bytes);
-  return lm_pwrite_all(fd, w->part, from, bytes, (off_t)(w->layout.tensors[slab->tensor].offset + slab->begin * width),
-                       err);
+  size_t width = lm_dtype_size(s->dtype);
+  return (lm_state_piece){.data = (const char *)s->data + (slab->begin - s->begin) * width,
+                          .bytes = slab->count * width,
+                          .at = w->layout.tensors[slab->tensor].offset + slab->begin * width};
+}
+
+/* What a test asks for happens half way through the rank's slabs. */
+static lm_status faults(const lm_state_save *w, size_t k, lm_error *err)
+{
+  if (k != w->n_mine / 2) return LM_OK;
+  lm_fault_pause(LM_FAULT_SLOW_SAVE);
+  return w->fails ? lm_fail(err, LM_EIO, "%s: cannot write: %s (MPILM_FAULT)", w->part, strerror(EIO)) : LM_OK;
 }
 
 static lm_status write_all(lm_state_save *w, int fd, lm_error *err)
 {
-  lm_state_slab *slab = w->mine;
-  for (size_t i = 0; i < w->n; i++) {
-    const lm_state_slice *s = &w->slices[i];
-    if (i == w->n / 2) lm_fault_pause(LM_FAULT_SLOW_SAVE);
-    if (i == w->n / 2 && w->fails)
-      return lm_fail(err, LM_EIO, "%s: cannot write: %s (MPILM_FAULT)", w->part, strerror(EIO));
-    for (size_t at = s->begin, end; at < s->begin + s->count; at = end, slab++) {
-      end = slab_end(at, s->begin + s->count, s->dtype);
-      *slab = (lm_state_slab){.tensor = i, .begin = at, .count = end - at};
-      LM_TRY(write_slab(w, fd, slab, err));
-    }
+  for (size_t k = 0; k < w->n_mine; k++) {
+    lm_state_piece p = piece_of(w, &w->mine[k]);
+    LM_TRY(faults(w, k, err));
+    w->mine[k].hash = lm_hash(p.data, p.bytes);
+    LM_TRY(lm_pwrite_all(fd, w->part, p.data, p.bytes, (off_t)p.at, err));
   }
-  /* Each rank makes its own writes durable: they may sit in the page cache of another node than rank 0's. */
-  if (fsync(fd) != 0) return lm_fail(err, LM_EIO, "%s: cannot fsync: %s", w->part, strerror(errno));
-  return LM_OK;
+  return w->n_mine == 0 ? faults(w, 0, err) : LM_OK;
+}
+
+/* Each rank makes its own writes durable: they may sit in the page cache of another node than rank 0's. */
+static lm_status make_durable(const lm_state_save *w, int fd, lm_error *err)
+{
+  return fsync(fd) == 0 ? LM_OK : lm_fail(err, LM_EIO, "%s: cannot fsync: %s", w->part, strerror(errno));
 }
 
 /* What was written, read again and compared: from the disk where the kernel lets go of its pages, which it does on
@@ -150,26 +236,38 @@ static lm_status read_back(const lm_state_save *w, int fd, lm_error *err)
   posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
   lm_status s = LM_OK;
   for (size_t k = 0; s == LM_OK && k < w->n_mine; k++) {
-    const lm_state_slab *slab = &w->mine[k];
-    const lm_state_place *p = &w->layout.tensors[slab->tensor];
-    size_t width = lm_dtype_size(p->entry.dtype), n = slab->count * width;
-    s = lm_pread_all(fd, w->part, bytes, n, (off_t)(p->offset + slab->begin * width), err);
-    if (s != LM_OK || lm_hash(bytes, n) == slab->hash) continue;
-    lm_state_slab_name(&w->layout, slab, name);
+    lm_state_piece p = piece_of(w, &w->mine[k]);
+    s = lm_pread_all(fd, w->part, bytes, p.bytes, (off_t)p.at, err);
+    if (s != LM_OK || lm_hash(bytes, p.bytes) == w->mine[k].hash) continue;
+    lm_state_slab_name(&w->layout, &w->mine[k], name);
     s = lm_fail(err, LM_EIO, "%s: %s: what is read back is not what was written", w->part, name);
   }
   free(bytes);
   return s;
 }
 
+/* Open the file that rank 0 made, which rank 0 gives its length and its blocks. *fd is -1 after a failure to open. */
+static lm_status open_part(const lm_state_save *w, int *fd, lm_error *err)
+{
+  *fd = open(w->part, O_RDWR | O_CLOEXEC);
+  if (*fd < 0) return lm_fail(err, LM_EIO, "%s: cannot open for writing: %s", w->part, strerror(errno));
+  return w->comm->rank == 0 ? lm_state_room_take(*fd, w->part, w->layout.bytes, err) : LM_OK;
+}
+
+static lm_status close_part(const lm_state_save *w, int fd, lm_status s, lm_error *err)
+{
+  if (fd < 0 || close(fd) == 0 || s != LM_OK) return s;
+  return lm_fail(err, LM_EIO, "%s: cannot close: %s", w->part, strerror(errno));
+}
+
 static lm_status write_slices(lm_state_save *w, lm_error *err)
 {
-  int fd = open(w->part, O_RDWR | O_CLOEXEC);
-  if (fd < 0) return lm_fail(err, LM_EIO, "%s: cannot open for writing: %s", w->part, strerror(errno));
-  lm_status s = write_all(w, fd, err);
+  int fd;
+  lm_status s = open_part(w, &fd, err);
+  if (s == LM_OK) s = write_all(w, fd, err);
+  if (s == LM_OK) s = make_durable(w, fd, err);
   if (s == LM_OK && w->how.read_back) s = read_back(w, fd, err);
-  if (close(fd) != 0 && s == LM_OK) s = lm_fail(err, LM_EIO, "%s: cannot close: %s", w->part, strerror(errno));
-  return s;
+  return close_part(w, fd, s, err);
 }
 
 static void *write_in_thread(void *save)
@@ -189,6 +287,56 @@ static bool start_thread(lm_state_save *w)
   bool started = pthread_create(&w->thread, NULL, write_in_thread, w) == 0;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return started;
+}
+
+/* ---- the data, by all ranks at once ---- */
+
+static int by_place(const void *a, const void *b)
+{
+  const lm_state_piece *x = a, *y = b;
+  return (x->at > y->at) - (x->at < y->at);
+}
+
+/* What this rank has to write, hashed and in the order of the file. */
+static lm_status make_pieces(lm_state_save *w, lm_state_piece **out, lm_error *err)
+{
+  LM_TRY(lm_alloc(out, w->n_mine, sizeof **out, "the pieces of a save", err));
+  for (size_t k = 0; k < w->n_mine; k++) {
+    (*out)[k] = piece_of(w, &w->mine[k]);
+    w->mine[k].hash = lm_hash((*out)[k].data, (*out)[k].bytes);
+  }
+  LM_TRY(faults(w, w->n_mine / 2, err));
+  if (w->n_mine > 0) qsort(*out, w->n_mine, sizeof **out, by_place);
+  return LM_OK;
+}
+
+/* A rank that cannot go on must say so before the others wait for it in a collective call. What MPI-IO says of a write
+ * is not enough: Open MPI 4.1's ompio prints that a write failed, and returns success. So all is read back, after every
+ * rank's fsync, since another rank may have written this one's bytes. */
+static lm_status write_together(lm_state_save *w, lm_error *err)
+{
+  enum { MOST = 1 << 30 };
+  int fd;
+  lm_state_piece *pieces = NULL;
+  lm_status s = open_part(w, &fd, err);
+  if (s == LM_OK) s = make_pieces(w, &pieces, err);
+  s = lm_agree(w->comm, s, err);
+  if (s == LM_OK) s = lm_state_write_together(w->comm, w->part, w->how.hints, pieces, w->n_mine, MOST, err);
+  if (s == LM_OK) s = lm_agree(w->comm, make_durable(w, fd, err), err);
+  if (s == LM_OK) s = lm_agree(w->comm, read_back(w, fd, err), err);
+  free(pieces);
+  lm_status closed = close_part(w, fd, s, err);
+  return s == LM_OK ? lm_agree(w->comm, closed, err) : s; /* what was agreed on keeps the name of its rank */
+}
+
+static void write_now(lm_state_save *w)
+{
+  if (!w->how.together) {
+    write_in_thread(w);
+    return;
+  }
+  w->status = write_together(w, &w->why);
+  atomic_store(&w->done, true);
 }
 
 /* ---- the end ---- */
@@ -228,6 +376,7 @@ static lm_status commit(lm_state_save *w, lm_error *err)
 
 static void release(lm_state_save *w)
 {
+  keep(w);
   lm_state_layout_free(&w->layout);
   free(w->mine);
   free(w);
@@ -248,6 +397,7 @@ lm_status lm_state_write_begin(lm_state_save **out, const lm_comm *comm, const c
   w->slices = slices;
   w->n = n;
   w->how = *how;
+  w->how.background = how->background && !how->together; /* only the main thread calls MPI */
   w->fails = lm_fault(LM_FAULT_FAIL_WRITE, ++saves);
   snprintf(w->path, sizeof w->path, "%s", path);
   s = begin(w, err);
@@ -256,10 +406,10 @@ lm_status lm_state_write_begin(lm_state_save **out, const lm_comm *comm, const c
     release(w);
     return s;
   }
-  w->threaded = how->background && start_thread(w);
-  if (how->background && !w->threaded)
+  w->threaded = w->how.background && start_thread(w);
+  if (w->how.background && !w->threaded)
     lm_warn_all("%s: no thread for this save: it is written between two steps", path);
-  if (!w->threaded) write_in_thread(w); /* slower, not less safe */
+  if (!w->threaded) write_now(w); /* slower, not less safe */
   *out = w;
   return LM_OK;
 }
@@ -273,7 +423,7 @@ lm_status lm_state_write_end(lm_state_save *w, lm_error *err)
 {
   if (w->threaded) pthread_join(w->thread, NULL);
   if (w->status != LM_OK && err != NULL) *err = w->why;
-  lm_status s = lm_agree(w->comm, w->status, err);
+  lm_status s = w->how.together ? w->status : lm_agree(w->comm, w->status, err);
   if (s == LM_OK) s = gather_slabs(w, err);
   if (s == LM_OK) s = lm_agree(w->comm, w->comm->rank == 0 ? commit(w, err) : LM_OK, err);
   if (s != LM_OK && w->comm->rank == 0) unlink(w->part); /* after lm_agree(): no rank writes to it any more */

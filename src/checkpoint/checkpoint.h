@@ -26,10 +26,12 @@ lm_status lm_checkpoint_scan(const char *run, lm_checkpoint **out, size_t *n, lm
  *  path only: the parent of an absolute path that is not there is more likely a file system that is not mounted. Who
  *  only reads must not call it.
  *  @param lock_timeout  seconds, as lm_run_lock_take() has them
+ *  @param stripes  over how many of Lustre's targets files in a new RUN/checkpoints are spread, where there is an `lfs`
+ *                  to say so; -1: all; 0: as the folder above has it. That this fails is no failure.
  *  @param[out] lock  the caller's to release; NULL on other ranks than 0, and after a failure
  *  @return LM_EINVAL with path and system text where the folder cannot be made or written, or with its owner */
-lm_status lm_checkpoint_prepare(const lm_comm *comm, const char *run, double lock_timeout, lm_run_lock **lock,
-                                lm_error *err) LM_NODISCARD;
+lm_status lm_checkpoint_prepare(const lm_comm *comm, const char *run, double lock_timeout, int stripes,
+                                lm_run_lock **lock, lm_error *err) LM_NODISCARD;
 
 /** Which complete checkpoints stay: the newest `keep` by step number, and the milestones besides. Plain data. */
 typedef struct lm_checkpoint_rule {

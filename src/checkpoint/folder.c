@@ -10,10 +10,12 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- names ---- */
@@ -146,10 +148,42 @@ static lm_status make_folders(const char *run, const char *folder, lm_error *err
   return lm_folder_make(folder, err);
 }
 
-static lm_status prepare_rank0(const char *run, const char *folder, const char *probe, double lock_timeout,
+/* Run a program, its words to nowhere. @return its exit code; 127: there is none of that name */
+static int run_program(char *const words[])
+{
+  extern char **environ;
+  pid_t pid;
+  int status;
+  posix_spawn_file_actions_t files;
+  if (posix_spawn_file_actions_init(&files) != 0) return 127;
+  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
+  int failed = posix_spawnp(&pid, words[0], &files, NULL, words, environ);
+  posix_spawn_file_actions_destroy(&files);
+  if (failed != 0) return 127;
+  while (waitpid(pid, &status, 0) < 0)
+    if (errno != EINTR) return 127;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+/* Files inherit what their folder has, so this is before the first of them. A file system that is not Lustre refuses.
+ */
+static void stripe(const char *folder, int stripes)
+{
+  char count[16], path[PATH_MAX];
+  snprintf(count, sizeof count, "%d", stripes);
+  snprintf(path, sizeof path, "%s", folder);
+  int code = run_program((char *[]){"timeout", "30", "lfs", "setstripe", "-c", count, path, NULL});
+  if (code == 0) lm_info("%s: files get %d stripes (lfs setstripe)", folder, stripes);
+  if (code != 0 && code != 127) lm_info("%s: lfs setstripe -c %d fails: files get what is inherited", folder, stripes);
+}
+
+static lm_status prepare_rank0(const char *run, const char *folder, const char *probe, double lock_timeout, int stripes,
                                lm_run_lock **lock, lm_error *err)
 {
+  bool is_new = !lm_file_exists(folder);
   LM_TRY(make_folders(run, folder, err));
+  if (is_new && stripes != 0) stripe(folder, stripes);
   LM_TRY(lm_run_lock_take(lock, run, lock_timeout, err));
   LM_TRY(remove_leftovers(folder, err));
   int fd = open(probe, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -171,14 +205,14 @@ static lm_status open_probe(const char *folder, const char *probe, lm_error *err
   return LM_OK;
 }
 
-lm_status lm_checkpoint_prepare(const lm_comm *comm, const char *run, double lock_timeout, lm_run_lock **lock,
-                                lm_error *err)
+lm_status lm_checkpoint_prepare(const lm_comm *comm, const char *run, double lock_timeout, int stripes,
+                                lm_run_lock **lock, lm_error *err)
 {
   *lock = NULL;
   char folder[PATH_MAX], probe[PATH_MAX] = "";
   lm_status s = lm_checkpoint_path(folder, run, "", err);
   if (s == LM_OK) s = lm_checkpoint_path(probe, run, ".step-test.part", err);
-  if (s == LM_OK && comm->rank == 0 && prepare_rank0(run, folder, probe, lock_timeout, lock, err) != LM_OK) {
+  if (s == LM_OK && comm->rank == 0 && prepare_rank0(run, folder, probe, lock_timeout, stripes, lock, err) != LM_OK) {
     s = LM_EINVAL; /* the user's to mend, whatever the system says: no step has been made yet */
     if (err != NULL) err->status = s;
   }

@@ -28,7 +28,8 @@ struct lm_saver {
   size_t n;
   char *snapshot; /* one block, [snapshot_bytes]; NULL until needed */
   size_t snapshot_bytes;
-  lm_buffer going; /* paths that the remover removes; rank 0 */
+  lm_state_kept *kept; /* where the tensors went */
+  lm_buffer going;     /* paths that the remover removes; rank 0 */
   bool removing;
   pthread_t remover;
   lm_error why; /* of the remover */
@@ -41,6 +42,7 @@ lm_status lm_saver_new(lm_saver **out, const lm_comm *comm, const char *run, con
   LM_TRY(lm_alloc(out, 1, sizeof **out, "the saver", err));
   (*out)->comm = comm;
   (*out)->policy = *policy;
+  (*out)->policy.how.kept = &(*out)->kept;
   (*out)->best = NAN;
   snprintf((*out)->run, sizeof(*out)->run, "%s", run);
   return LM_OK;
@@ -73,7 +75,7 @@ static bool needs_snapshot(const lm_saver *s, const lm_state_slice *slices, size
 {
   bool on_device = false;
   for (size_t i = 0; i < n; i++) on_device = on_device || slices[i].get != NULL;
-  return s->policy.how.background || on_device;
+  return (s->policy.how.background && !s->policy.how.together) || on_device;
 }
 
 /* Texts may grow by a few bytes from save to save. */
@@ -95,6 +97,24 @@ static lm_status reserve_snapshot(lm_saver *s, const lm_state_slice *slices, siz
   return LM_OK;
 }
 
+/* By the rank's threads, as pieces of a few MB: one thread does not use all that memory gives. */
+static void copy_in_memory(const lm_saver *s, const lm_state_slice *slices, size_t n)
+{
+  enum { PIECE = 4 << 20 };
+#pragma omp parallel
+#pragma omp single
+  for (size_t i = 0; i < n; i++) {
+    size_t bytes = slices[i].get == NULL ? slices[i].count * lm_dtype_size(slices[i].dtype) : 0;
+    for (size_t at = 0; at < bytes; at += PIECE) {
+      char *to = (char *)s->slices[i].data + at;
+      const char *from = (const char *)slices[i].data + at;
+      size_t piece = bytes - at < PIECE ? bytes - at : PIECE;
+#pragma omp task
+      memcpy(to, from, piece);
+    }
+  }
+}
+
 static void take_snapshot(lm_saver *s, const lm_state_slice *slices, size_t n)
 {
   char *at = s->snapshot;
@@ -103,21 +123,19 @@ static void take_snapshot(lm_saver *s, const lm_state_slice *slices, size_t n)
   for (size_t i = 0; i < n; i++) {
     lm_state_slice *slice = &s->slices[i];
     size_t bytes = slice->count * lm_dtype_size(slice->dtype);
-    if (bytes > 0 && slice->get != NULL)
-      slice->get(at, slice->data, bytes);
-    else if (bytes > 0)
-      memcpy(at, slice->data, bytes);
+    if (bytes > 0 && slice->get != NULL) slice->get(at, slice->data, bytes);
     slice->data = at;
     slice->get = NULL;
     at += room_of(slice);
   }
+  copy_in_memory(s, slices, n);
 }
 
 static lm_status ask_for_room(const lm_saver *s, const lm_state_slice *slices, size_t n, lm_error *err)
 {
   char path[PATH_MAX];
   LM_TRY(lm_checkpoint_path(path, s->run, ".step-room.part", err));
-  return lm_state_room(path, lm_state_bytes(slices, n, s->comm->size), err);
+  return lm_state_room(path, lm_state_bytes(slices, n, s->comm->size, s->policy.how.align), err);
 }
 
 lm_status lm_saver_prepare(lm_saver *s, const lm_state_slice *slices, size_t n, lm_error *err)
@@ -246,6 +264,7 @@ void lm_saver_free(lm_saver *s)
   LM_ASSERT(s->save == NULL);
   wait_for_remover(s);
   lm_buffer_free(&s->going);
+  lm_state_kept_free(s->kept);
   free(s->snapshot);
   free(s->slices);
   free(s);

@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "train/run_config.h"
 
+#include "hdf5/state_file.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -196,6 +198,14 @@ const lm_option lm_config_options[] = {
      "checkpoints/best.h5 is the one with the lowest validation loss, of those whose step was evaluated"},
     {"checkpoint.async", LM_OPT_BOOL, AT(checkpoint.async), "true", NULL, NULL,
      "write while training goes on, from a copy of the state in host memory"},
+    {"checkpoint.writer", LM_OPT_CHOICE, AT(checkpoint.writer), "pwrite", "pwrite|mpiio", NULL,
+     "pwrite: each rank by itself; mpiio: collective buffering, between two steps only; the same file"},
+    {"checkpoint.mpiio_hints", LM_OPT_STRING, AT(checkpoint.mpiio_hints), "", NULL, NULL,
+     "for MPI-IO: key=value,..., stronger than its defaults here: no data sieving, collective buffering"},
+    {"checkpoint.align_kb", LM_OPT_INT, AT(checkpoint.align_kb), "4", "[0, 1000000]", "KiB",
+     "tensors of 4 times this or more begin at its multiples in the file: pages, or a file system's stripes"},
+    {"checkpoint.stripe_count", LM_OPT_INT, AT(checkpoint.stripe_count), "8", "[-1, 2000]", "targets",
+     "a new folder for checkpoints on Lustre gets so many stripes (lfs setstripe); -1 all, 0 what it inherits"},
     {"checkpoint.verify", LM_OPT_CHOICE, AT(checkpoint.verify), "structure", "structure|full", NULL,
      "before a checkpoint gets its name: look at its description, or also read all that was written again"},
     {"checkpoint.on_failure", LM_OPT_CHOICE, AT(checkpoint.on_failure), "stop", "stop|continue", NULL,
@@ -302,6 +312,15 @@ static lm_status check_schedule(const lm_config *cfg, lm_error *err)
   return LM_OK;
 }
 
+static lm_status check_writer(const lm_config *cfg, lm_error *err)
+{
+  const char *hints = cfg->checkpoint.mpiio_hints;
+  lm_status s = lm_state_check_hints(hints, err);
+  if (s != LM_OK) return lm_fail_in(err, s, "checkpoint.mpiio_hints");
+  if (*hints == '\0' || cfg->checkpoint.writer == 1) return LM_OK;
+  return lm_fail(err, LM_EINVAL, "checkpoint.mpiio_hints is '%s', which only checkpoint.writer=mpiio reads", hints);
+}
+
 /* What two keys say together. Everything about one key is in its row. */
 static lm_status check(const lm_config *cfg, lm_error *err)
 {
@@ -314,6 +333,7 @@ static lm_status check(const lm_config *cfg, lm_error *err)
                    cfg->optim.lr);
   LM_TRY(check_batch(cfg, err));
   LM_TRY(check_schedule(cfg, err));
+  LM_TRY(check_writer(cfg, err));
   if (cfg->eval.every > 0 && *cfg->data.val == '\0')
     return lm_fail(err, LM_EINVAL, "eval.every is %lld but data.val names no dataset", (long long)cfg->eval.every);
   if (cfg->run.reproducible && cfg->parallel.zero == LM_SHARD_GRADIENTS)

@@ -76,7 +76,10 @@ typedef struct lm_config {
   struct {
     int64_t every, keep, milestone_every;
     bool async, keep_best;
-    int verify;     /* 1: full */
+    int verify; /* 1: full */
+    int writer; /* 1: mpiio */
+    const char *mpiio_hints;
+    int64_t align_kb, stripe_count;
     int on_failure; /* 1: continue */
   } checkpoint;
   struct {

@@ -409,6 +409,12 @@ static lm_status with_state(lm_trainer *t, const lm_metrics_row *row, bool begin
   return s;
 }
 
+/* Only the thread that trains calls MPI. */
+static bool in_background(const lm_config *cfg)
+{
+  return cfg->checkpoint.async && cfg->checkpoint.writer == 0;
+}
+
 /* What a failed save means: the same on all ranks, as s is. */
 static lm_status tolerate(lm_trainer *t, lm_status s, lm_error *err)
 {
@@ -443,7 +449,7 @@ static lm_status begin_save(lm_trainer *t, const lm_metrics_row *row, lm_error *
 static lm_status save(lm_trainer *t, const lm_metrics_row *row, bool last, lm_error *err)
 {
   LM_TRY(begin_save(t, row, err));
-  if (!last && t->cfg->checkpoint.async) return LM_OK;
+  if (!last && in_background(t->cfg)) return LM_OK;
   LM_TRY(end_save(t, err));
   if (!last || !t->save_failed) return LM_OK;
   return lm_fail(err, LM_EIO, "step %" PRIu64 " could not be saved; the last checkpoint is that of step %" PRIu64,
@@ -631,7 +637,11 @@ static lm_status make_saver(lm_trainer *t, lm_error *err)
 {
   const lm_config *cfg = t->cfg;
   const lm_saver_policy policy = {
-      .how = {.background = cfg->checkpoint.async, .read_back = cfg->checkpoint.verify == 1},
+      .how = {.background = in_background(cfg),
+              .read_back = cfg->checkpoint.verify == 1,
+              .together = cfg->checkpoint.writer == 1,
+              .hints = cfg->checkpoint.mpiio_hints,
+              .align = (size_t)cfg->checkpoint.align_kb << 10},
       .keep = cfg->checkpoint.keep,
       .milestone_every = cfg->checkpoint.milestone_every,
       .keep_best = cfg->checkpoint.keep_best,
@@ -641,7 +651,9 @@ static lm_status make_saver(lm_trainer *t, lm_error *err)
 
 static lm_status run(lm_trainer *t, const lm_options *options, lm_error *err)
 {
-  LM_TRY(lm_checkpoint_prepare(t->comm, t->cfg->run.folder, t->cfg->run.lock_timeout, &t->lock, err));
+  const lm_config *cfg = t->cfg;
+  LM_TRY(lm_checkpoint_prepare(t->comm, cfg->run.folder, cfg->run.lock_timeout, (int)cfg->checkpoint.stripe_count,
+                               &t->lock, err));
   lm_status watching = lm_watchdog_start(&t->watchdog, t->comm, t->cfg->run.folder, t->cfg->run.hang_timeout, err);
   LM_TRY(lm_agree(t->comm, watching, err));
   lm_watchdog_neighbour(t->watchdog, t->comm);

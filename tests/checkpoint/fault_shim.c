@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static long calls;
@@ -62,6 +63,19 @@ ssize_t pwrite(int fd, const void *bytes, size_t n, off_t at)
 ssize_t pwrite64(int fd, const void *bytes, size_t n, off_t at)
 {
   return pwrite(fd, bytes, n, at);
+}
+
+/* MPI-IO writes so. */
+ssize_t pwritev(int fd, const struct iovec *runs, int n, off_t at)
+{
+  if (is_open_on_ours(fd) && fails("write")) return -1;
+  return REAL(ssize_t, "pwritev", int, const struct iovec *, int, off_t)(fd, runs, n, at);
+}
+
+ssize_t writev(int fd, const struct iovec *runs, int n)
+{
+  if (is_open_on_ours(fd) && fails("write")) return -1;
+  return REAL(ssize_t, "writev", int, const struct iovec *, int)(fd, runs, n);
 }
 
 int fsync(int fd)

@@ -27,7 +27,7 @@ tap_is "$(ls -A run/checkpoints)" step-00000010.h5 "its save neither"
 tap_is "$(wc -c <run/.lock)" 0 "afterwards the folder is nobody's"
 for i in 1 2 3; do
   for j in 1 2; do
-    MPILM_FAULT=slow_save=1500ms "$run_state" save "both$i" 0 $j >/dev/null 2>"both.err$j" &
+    MPILM_FAULT=slow_save=4s "$run_state" save "both$i" 0 $j >/dev/null 2>"both.err$j" &
     pids[j]=$!
   done
   wait "${pids[1]}"; a=$?

@@ -1,5 +1,6 @@
 /* tests/checkpoint/run_state.c - saves and resumes for the scripts: run_state save RUN KEEP STEP... | resume RUN.
- * RUN_STATE_POLICY lists async, full, best, milestone=N; the validation loss of step N is that of RUN_STATE_LOSS_N. */
+ * RUN_STATE_POLICY lists async, mpiio, full, best, milestone=N; the validation loss of step N is that of
+ * RUN_STATE_LOSS_N. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/fault.h"
 #include "base/log.h"
@@ -20,6 +21,7 @@ static lm_saver_policy policy_of(int64_t keep)
   const char *words = getenv("RUN_STATE_POLICY") ? getenv("RUN_STATE_POLICY") : "", *milestone;
   lm_saver_policy p = {.keep = keep, .keep_best = strstr(words, "best") != NULL};
   p.how.background = strstr(words, "async") != NULL;
+  p.how.together = strstr(words, "mpiio") != NULL;
   p.how.read_back = strstr(words, "full") != NULL;
   if ((milestone = strstr(words, "milestone=")) != NULL) p.milestone_every = atoll(milestone + 10);
   return p;
@@ -86,7 +88,7 @@ int main(int argc, char **argv)
   if (s == LM_OK) s = lm_fault_init(getenv("MPILM_FAULT"), comm.rank, &err);
   if (s == LM_OK && argc > 3 && strcmp(argv[1], "save") == 0) {
     lm_run_lock *lock;
-    s = lm_checkpoint_prepare(&comm, argv[2], getenv("RUN_STATE_LOCK") ? atof(getenv("RUN_STATE_LOCK")) : 30, &lock,
+    s = lm_checkpoint_prepare(&comm, argv[2], getenv("RUN_STATE_LOCK") ? atof(getenv("RUN_STATE_LOCK")) : 30, 8, &lock,
                               &err);
     limit_files();
     lm_saver *saver = NULL;

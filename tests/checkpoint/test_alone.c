@@ -40,7 +40,7 @@ static void fail_next_write(int bad)
 static lm_status prepare(const char *path)
 {
   lm_run_lock *lock;
-  lm_status s = lm_checkpoint_prepare(&world, path, 30, &lock, &err);
+  lm_status s = lm_checkpoint_prepare(&world, path, 30, 0, &lock, &err);
   lm_run_lock_release(lock);
   return s;
 }
@@ -146,7 +146,7 @@ static lm_status write_once(void *context, lm_error *e)
 static lm_status prepare_once(void *context, lm_error *e)
 {
   lm_run_lock *lock;
-  lm_status s = lm_checkpoint_prepare(&world, context, 30, &lock, e);
+  lm_status s = lm_checkpoint_prepare(&world, context, 30, 0, &lock, e);
   lm_run_lock_release(lock);
   return s;
 }
