@@ -63,7 +63,8 @@ uint64_t lm_state_bytes_of(lm_dtype dtype, int ndim, const size_t *shape, size_t
 /** Does ulimit -f allow a file of so many bytes? Local. LM_EIO says how many. */
 lm_status lm_state_room_limit(const char *path, uint64_t bytes, lm_error *err) LM_NODISCARD;
 
-/** Do ulimit -f and the free space allow a file of so many bytes? Local. LM_EIO says how many are needed and free. */
+/** Do ulimit -f, the free space and the quotas of user and group allow a file of so many bytes? Local. LM_EIO says how
+ *  many are needed and left. */
 lm_status lm_state_room_ask(const char *path, uint64_t bytes, lm_error *err) LM_NODISCARD;
 
 /** Make an empty file where so many bytes have room, as far as can be asked. Local. */

@@ -7,10 +7,14 @@
 #include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
+#include <linux/quota.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 /* HDF5's own bytes, generously: an object header, a link and a name for each tensor. The lists of tensors and slabs may
@@ -55,17 +59,57 @@ lm_status lm_state_room_limit(const char *path, uint64_t bytes, lm_error *err)
                  strerror(EFBIG), bytes, (uint64_t)limit.rlim_cur);
 }
 
+/* Bytes that the quota of a user or group leaves in a folder; UINT64_MAX where there is none, or nobody who tells. */
+static uint64_t quota_left(int folder, int type, unsigned id)
+{
+#ifdef SYS_quotactl_fd
+  struct if_dqblk q = {0};
+  unsigned get = (unsigned)Q_GETQUOTA << SUBCMDSHIFT | (unsigned)type;
+  if (syscall(SYS_quotactl_fd, folder, get, id, &q) != 0) return UINT64_MAX;
+  uint64_t hard = q.dqb_bhardlimit * QIF_DQBLKSIZE, soft = q.dqb_bsoftlimit * QIF_DQBLKSIZE;
+  bool late = soft > 0 && q.dqb_curspace > soft && q.dqb_btime > 0 && (time_t)q.dqb_btime <= time(NULL);
+  uint64_t limit = late ? soft : hard; /* after its grace period the soft limit is a hard one */
+  if (limit == 0) return UINT64_MAX;
+  return limit > q.dqb_curspace ? limit - q.dqb_curspace : 0;
+#else
+  (void)folder, (void)type, (void)id;
+  return UINT64_MAX;
+#endif
+}
+
+static lm_status ask_quota(const char *path, const char *folder, uint64_t bytes, lm_error *err)
+{
+  struct stat st;
+  int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0 || fstat(fd, &st) != 0) { /* who may write there may not always read: the reservation will tell */
+    if (fd >= 0) close(fd);
+    return LM_OK;
+  }
+  unsigned ids[2] = {geteuid(), st.st_mode & S_ISGID ? st.st_gid : getegid()};
+  uint64_t user = quota_left(fd, USRQUOTA, ids[0]), group = quota_left(fd, GRPQUOTA, ids[1]);
+  close(fd);
+  bool of_user = user <= group;
+  uint64_t left = of_user ? user : group;
+  if (left >= bytes) return LM_OK;
+  return lm_fail(err, LM_EIO, "%s: %s: %" PRIu64 " bytes are needed, the quota of %s %u leaves %" PRIu64, path,
+                 strerror(EDQUOT), bytes, of_user ? "user" : "group", ids[!of_user], left);
+}
+
+/* Root is above quotas and what is kept free for it. */
 lm_status lm_state_room_ask(const char *path, uint64_t bytes, lm_error *err)
 {
-  char folder[PATH_MAX];
+  char copy[PATH_MAX];
   struct statvfs v;
+  bool root = geteuid() == 0;
   LM_TRY(lm_state_room_limit(path, bytes, err));
-  snprintf(folder, sizeof folder, "%s", path);
-  if (statvfs(dirname(folder), &v) != 0) return fail_errno(err, "ask for the free space", path);
-  uint64_t have = (uint64_t)(geteuid() == 0 ? v.f_bfree : v.f_bavail) * v.f_frsize;
-  if (v.f_blocks == 0 || have >= bytes) return LM_OK; /* some file systems do not tell: 0 of 0 */
-  return lm_fail(err, LM_EIO, "%s: %s: %" PRIu64 " bytes are needed, %" PRIu64 " are free", path, strerror(ENOSPC),
-                 bytes, have);
+  snprintf(copy, sizeof copy, "%s", path);
+  const char *folder = dirname(copy);
+  if (statvfs(folder, &v) != 0) return fail_errno(err, "ask for the free space", path);
+  uint64_t have = (uint64_t)(root ? v.f_bfree : v.f_bavail) * v.f_frsize;
+  if (v.f_blocks > 0 && have < bytes) /* some file systems do not tell: 0 of 0 */
+    return lm_fail(err, LM_EIO, "%s: %s: %" PRIu64 " bytes are needed, %" PRIu64 " are free", path, strerror(ENOSPC),
+                   bytes, have);
+  return root ? LM_OK : ask_quota(path, folder, bytes, err);
 }
 
 lm_status lm_state_room_take(int fd, const char *path, uint64_t bytes, lm_error *err)

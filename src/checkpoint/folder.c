@@ -148,7 +148,7 @@ static lm_status make_folders(const char *run, const char *folder, lm_error *err
   return lm_folder_make(folder, err);
 }
 
-/* Run a program, its words to nowhere. @return its exit code; 127: there is none of that name */
+/* Run a program, its words to nowhere. @return its exit code; 126, 127: there is none of that name for us */
 static int run_program(char *const words[])
 {
   extern char **environ;
@@ -175,7 +175,8 @@ static void stripe(const char *folder, int stripes)
   snprintf(path, sizeof path, "%s", folder);
   int code = run_program((char *[]){"timeout", "30", "lfs", "setstripe", "-c", count, path, NULL});
   if (code == 0) lm_info("%s: files get %d stripes (lfs setstripe)", folder, stripes);
-  if (code != 0 && code != 127) lm_info("%s: lfs setstripe -c %d fails: files get what is inherited", folder, stripes);
+  if (code != 0 && code != 126 && code != 127)
+    lm_info("%s: lfs setstripe -c %d fails: files get what is inherited", folder, stripes);
 }
 
 static lm_status prepare_rank0(const char *run, const char *folder, const char *probe, double lock_timeout, int stripes,

@@ -24,7 +24,7 @@ struct ckpt_options {
 
 static const lm_option options[] = {
     {"json", LM_OPT_BOOL, offsetof(struct ckpt_options, json), "false", NULL, NULL,
-     "ls, verify, show, diff: print one JSON object"},
+     "ls, verify, show, diff, prune: print one JSON object"},
     {"full", LM_OPT_BOOL, offsetof(struct ckpt_options, full), "false", NULL, NULL,
      "ls: also compare every byte with its hash, as verify does"},
     {"keep", LM_OPT_INT, offsetof(struct ckpt_options, keep), "0", "[0, inf)", "checkpoints",
@@ -245,6 +245,20 @@ static lm_status show(const struct ckpt_options *o, const char *path, lm_error *
 
 /* ---- prune ---- */
 
+static lm_status print_removed(const struct ckpt_options *o, const char *run, const lm_buffer *paths, lm_error *err)
+{
+  json_t *list = json_array();
+  for (size_t at = 0; at < paths->size; at += strlen(paths->data + at) + 1) {
+    if (o->json)
+      json_array_append_new(list, json_string(paths->data + at));
+    else
+      puts(paths->data + at);
+  }
+  if (o->json) return print_json(json_pack("{s:s, s:o}", "run", run, "removed", list), err);
+  json_decref(list);
+  return LM_OK;
+}
+
 static lm_status prune(const struct ckpt_options *o, const char *run, lm_error *err)
 {
   lm_buffer going = {0};
@@ -255,7 +269,7 @@ static lm_status prune(const struct ckpt_options *o, const char *run, lm_error *
   const lm_checkpoint_rule rule = {.keep = o->keep, .milestone_every = o->milestone_every, .always = UINT64_MAX};
   lm_status s = lm_checkpoint_surplus(run, &rule, &going, err);
   if (s == LM_OK) s = lm_checkpoint_remove(&going, err);
-  for (size_t at = 0; s == LM_OK && at < going.size; at += strlen(going.data + at) + 1) puts(going.data + at);
+  if (s == LM_OK) s = print_removed(o, run, &going, err);
   lm_buffer_free(&going);
   return s;
 }

@@ -6,10 +6,14 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/quota.h>
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -65,6 +69,19 @@ ssize_t pwrite64(int fd, const void *bytes, size_t n, off_t at)
   return pwrite(fd, bytes, n, at);
 }
 
+/* FAULT_CORRUPT=1: what is read of a checkpoint file is not what is there. */
+ssize_t pread(int fd, void *bytes, size_t n, off_t at)
+{
+  ssize_t got = REAL(ssize_t, "pread", int, void *, size_t, off_t)(fd, bytes, n, at);
+  if (got > 0 && getenv("FAULT_CORRUPT") != NULL && is_open_on_ours(fd)) ((char *)bytes)[got - 1] ^= 1;
+  return got;
+}
+
+ssize_t pread64(int fd, void *bytes, size_t n, off_t at)
+{
+  return pread(fd, bytes, n, at);
+}
+
 /* MPI-IO writes so. */
 ssize_t pwritev(int fd, const struct iovec *runs, int n, off_t at)
 {
@@ -99,6 +116,27 @@ int fallocate(int fd, int mode, off_t at, off_t n)
 {
   if (is_open_on_ours(fd) && fails("fallocate")) return -1;
   return REAL(int, "fallocate", int, int, off_t, off_t)(fd, mode, at, n);
+}
+
+/* FAULT_QUOTA=KIB: the user has a quota of so much, and a tenth of it is used; FAULT_GROUP: it is the group's. */
+long syscall(long number, ...)
+{
+  va_list args;
+  long a[6];
+  va_start(args, number);
+  for (int i = 0; i < 6; i++) a[i] = va_arg(args, long);
+  va_end(args);
+  const char *kib = getenv("FAULT_QUOTA");
+  if (number != SYS_quotactl_fd || kib == NULL)
+    return REAL(long, "syscall", long, ...)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+  unsigned type = getenv("FAULT_GROUP") != NULL ? GRPQUOTA : USRQUOTA;
+  errno = ESRCH;
+  if ((unsigned)a[1] != ((unsigned)Q_GETQUOTA << SUBCMDSHIFT | type) ||
+      (unsigned)a[2] != (type == USRQUOTA ? geteuid() : getegid()))
+    return -1;
+  uint64_t limit = strtoull(kib, NULL, 10);
+  *(struct if_dqblk *)a[3] = (struct if_dqblk){.dqb_bhardlimit = limit, .dqb_curspace = limit * 1024 / 10};
+  return 0;
 }
 
 int rename(const char *from, const char *to)

@@ -58,4 +58,32 @@ for errno in 122 27; do # EDQUOT, EFBIG
   tap_like "$(cat save.err)" "quota/checkpoints/.step-00000001.h5.part: cannot reserve its space: (Disk quota exceeded|File too large)" \
     "errno $errno is found before anything is written"
 done
+# ---- a disk that gives back something else than it was given ----
+save corrupt 1
+FAULT_CORRUPT=1 save corrupt 2
+tap_like "$(cat save.err)" "corrupt/checkpoints/.step-00000002.h5.part: /[^ ]*: what is read back is not what was written" \
+  "where all is read back, it is noticed before the file gets its name"
+tap_is "$(newest corrupt) $(find corrupt/checkpoints -name '*.h5*' | wc -l)" "1 2" "the older one stands (as best.h5 too), nothing is left"
+
+# ---- quotas, which this process would have ----
+if command -v setpriv >/dev/null && [ "$(id -u)" = 0 ]; then
+  as_user() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+  chmod 777 .
+else
+  as_user() { "$@"; }
+fi
+save_as_user() { # RUN: two steps
+  as_user env LD_PRELOAD="$shim" "$run_state" save "$1" 2 1 2 >save.out 2>save.err
+}
+if [ "$(id -u)" != 0 ] || command -v setpriv >/dev/null; then
+  FAULT_QUOTA=10 save_as_user of_user
+  tap_like "$(cat save.err)" "of_user/checkpoints/.*part: Disk quota exceeded: [0-9]+ bytes are needed, the quota of user $(as_user id -u) leaves 9216" \
+    "a quota too small is told before anything is written, whose it is and what it leaves"
+  FAULT_GROUP=1 FAULT_QUOTA=10 save_as_user of_group
+  tap_like "$(cat save.err)" "the quota of group $(as_user id -g) leaves 9216" "that of a group too"
+  FAULT_QUOTA=100000 save_as_user enough
+  tap_is "$(cat save.out)" "$(printf 'saved 1\nsaved 2')" "one that is large enough is no matter"
+else
+  tap_skip "no setpriv" "quotas"
+fi
 tap_end

@@ -108,7 +108,9 @@ fi
 # ---- milestones, the best ----
 RUN_STATE_POLICY=async,milestone=3 save 2 m 2 1 2 3 4 5 6 7 8
 tap_is "$(steps m)" "3 6 7 8" "milestones stay besides the newest two"
-tap_exit 0 "prune" -- "$MPILM" ckpt prune m --keep 1 --milestone_every 6
+tap_exit 0 "prune" -- "$MPILM" ckpt prune m --keep 1 --milestone_every 6 --json
+tap_is "$(tr -d ' \n' <<<"$tap_out")" '{"run":"m","removed":["m/checkpoints/step-00000003.h5","m/checkpoints/step-00000007.h5"]}' \
+  "prune --json names what went"
 tap_is "$(steps m)" "6 8" "has milestones too"
 inode() { stat -c %i "$1"; }
 export RUN_STATE_LOSS_1=5 RUN_STATE_LOSS_2=4 RUN_STATE_LOSS_3=4.5
