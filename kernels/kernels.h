@@ -12,8 +12,12 @@
  * `t` is the compute type, LM_F32, LM_BF16 or LM_F16: that of every `void *` tensor. Arithmetic inside an operation is
  * in f32 or better. Gradients of weights are f32 and are added to (+=), so that micro-batches accumulate; gradients of
  * activations are in t and are written (=) unless said otherwise. All tensors are row-major and live in the backend's
- * memory; nothing overlaps unless said so. All operations are Local and cannot fail: shapes are checked when the model
- * is made, a backend that cannot go on (a dead device) ends the job. Results do not depend on the number of threads. */
+ * memory, and so does every other array that an operation takes: token, target, angles, start, slot, position, loss,
+ * mean, rstd, lse, sum. Structs (lm_dropout, lm_attention, lm_cache, lm_objective, the configs) are the host's, and
+ * read before the call returns; scalars are values. An operation may return before it is done: to_host() waits for all
+ * that was asked for before it, to_device() has read the host's memory when it returns. Nothing overlaps unless said
+ * so. All operations are Local and cannot fail: shapes are checked when the model is made, a backend that cannot go on
+ * (a dead device) ends the job. Results do not depend on the number of threads. */
 
 /** AdamW, as in Loshchilov & Hutter, arXiv:1711.05101, Algorithm 2 with alpha = 1 and eta_t = lr. */
 typedef struct lm_adamw_config {
@@ -218,7 +222,9 @@ typedef struct lm_cuda_device {
  *  @return LM_EINVAL where there is none: the driver's words, or that this build has no CUDA; *count is 0 then */
 lm_status lm_cuda_devices(lm_cuda_device *list, int most, int *count, lm_error *err) LM_NODISCARD;
 
-/** The GPU that the CUDA backend of this process starts on, 0 unless told so before lm_kernels_select(). Local. */
+/** The GPU that the CUDA backend of this process starts on, 0 unless told so before lm_kernels_select(). Local.
+ *  MPILM_CUDA_TF32=1 in the environment lets f32 products round their factors to 11 bits; MPILM_CUDA_TUNE=1 takes the
+ *  fastest algorithm of each product, as timed in this run: another run may take another one and give other bits. */
 void lm_cuda_use_device(int device);
 
 /** The definition of every operation: plain C, double accumulation, one thread. */

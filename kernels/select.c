@@ -73,7 +73,7 @@ static lm_status open_module(const lm_cuda_table **out, lm_error *err)
   return LM_OK;
 }
 
-static const lm_cuda_host host = {.fail = lm_fail, .verbose = lm_verbose, .stop = stop};
+static lm_cuda_host host = {.fail = lm_fail, .verbose = lm_verbose, .stop = stop};
 
 lm_status lm_cuda_devices(lm_cuda_device *list, int most, int *count, lm_error *err)
 {
@@ -83,11 +83,19 @@ lm_status lm_cuda_devices(lm_cuda_device *list, int most, int *count, lm_error *
   return module->devices(&host, list, most, count, err);
 }
 
+static bool is_set(const char *variable)
+{
+  const char *value = getenv(variable);
+  return value != NULL && strcmp(value, "0") != 0 && strcmp(value, "") != 0;
+}
+
 static lm_status start_cuda(const lm_kernels **out, lm_error *err)
 {
   const lm_cuda_table *module;
   lm_cuda_device list[1];
   int count;
+  host.tf32 = is_set("MPILM_CUDA_TF32");
+  host.tune = is_set("MPILM_CUDA_TUNE");
   LM_TRY(open_module(&module, err));
   LM_TRY(module->devices(&host, list, 1, &count, err));
   if (device >= count)

@@ -7,8 +7,8 @@
 
 #include <cuda_runtime.h>
 
-/* An operation queues its work on one stream, in the order of the calls, and returns. to_host() and sum_squares() wait
- * for what was queued, since the host looks at their results. What fails after it was queued cannot be agreed on: the
+/* An operation queues its work on one stream, in the order of the calls, and returns. to_host() waits for what
+ * was queued before it, since the host looks at the result. What fails after it was queued cannot be agreed on: the
  * job ends, with the operation's name and CUDA's words. */
 
 typedef struct lm_cuda_state {
@@ -16,6 +16,7 @@ typedef struct lm_cuda_state {
   cudaStream_t compute;
   int device;
   int major, minor;    /* compute capability */
+  size_t shared_bytes; /* of shared memory that a block can ask for */
   int multiprocessors; /* a grid much larger than this many blocks has waves enough to balance */
 } lm_cuda_state;
 
@@ -23,6 +24,9 @@ extern lm_cuda_state lm_cuda; /* of this process: one device */
 
 /** End the job where e is a failure: "attention_fwd: an illegal memory access was encountered". Local. */
 void lm_cuda_check(cudaError_t e, const char *what);
+
+/** End the job with a sentence. Does not return. Local. */
+void lm_cuda_stop(const char *format, ...) LM_PRINTF(1, 2);
 
 /** Memory for intermediate results of one operation: valid until the next call of it by an operation on the stream.
  *  Grows to the largest request, so that a step allocates nothing once warmed up. Aligned to 256 bytes. Local. */
@@ -57,5 +61,63 @@ void lm_release_cuda(void *p);
 void lm_zero_cuda(void *p, size_t bytes);
 void lm_to_device_cuda(void *device, const void *host, size_t bytes);
 void lm_to_host_cuda(void *host, const void *device, size_t bytes);
+
+void lm_cast_cuda(void *y, lm_dtype to, const void *x, lm_dtype from, size_t n);
+
+void lm_embedding_fwd_cuda(lm_dtype t, void *y, const int32_t *token, const void *wte, const void *wpe, int B, int T,
+                           int C);
+void lm_embedding_bwd_cuda(lm_dtype t, float *dwte, float *dwpe, const void *dy, const int32_t *token, int B, int T,
+                           int C);
+
+void lm_layernorm_fwd_cuda(lm_dtype t, void *y, float *mean, float *rstd, void *sum, const void *x, const void *branch,
+                           const void *gain, const void *bias, size_t rows, int C, float eps);
+void lm_layernorm_bwd_cuda(lm_dtype t, void *dx, float *dgain, float *dbias, const void *dy, const void *x,
+                           const float *mean, const float *rstd, const void *gain, size_t rows, int C);
+
+void lm_linear_fwd_cuda(lm_dtype t, void *y, const void *x, const void *w, const void *bias, size_t M, int N, int K);
+void lm_linear_bwd_input_cuda(lm_dtype t, void *dx, const void *dy, const void *w, size_t M, int N, int K);
+void lm_linear_bwd_weight_cuda(lm_dtype t, float *dw, float *dbias, const void *dy, const void *x, size_t M, int N,
+                               int K);
+
+void lm_gelu_fwd_cuda(lm_dtype t, void *y, const void *x, size_t n);
+void lm_gelu_bwd_cuda(lm_dtype t, void *dx, const void *dy, const void *x, size_t n);
+
+void lm_rmsnorm_fwd_cuda(lm_dtype t, void *y, float *rstd, void *sum, const void *x, const void *branch,
+                         const void *gain, size_t rows, int C, float eps);
+void lm_rmsnorm_bwd_cuda(lm_dtype t, void *dx, float *dgain, const void *dy, const void *x, const float *rstd,
+                         const void *gain, size_t rows, int C);
+void lm_qk_norm_fwd_cuda(lm_dtype t, void *y, float *rstd, const void *x, const void *q_gain, const void *k_gain,
+                         size_t rows, int H, int H_kv, int D, float eps);
+void lm_qk_norm_bwd_cuda(lm_dtype t, void *dqkv, float *dq_gain, float *dk_gain, const void *x, const float *rstd,
+                         const void *q_gain, const void *k_gain, size_t rows, int H, int H_kv, int D);
+
+void lm_rope_cuda(lm_dtype t, void *qkv, const float *angles, int first, bool inverse, int B, int T, int H, int H_kv,
+                  int D);
+
+void lm_swiglu_fwd_cuda(lm_dtype t, void *y, const void *x, size_t rows, int F);
+void lm_swiglu_bwd_cuda(lm_dtype t, void *dx, const void *dy, const void *x, size_t rows, int F);
+
+void lm_dropout_cuda(lm_dtype t, void *y, const void *x, const lm_dropout *how, int B, int T, int C);
+
+void lm_attention_fwd_cuda(lm_dtype t, void *y, float *lse, const void *qkv, const lm_attention *a);
+void lm_attention_bwd_cuda(lm_dtype t, void *dqkv, const void *dy, const void *y, const float *lse, const void *qkv,
+                           const lm_attention *a);
+
+void lm_cache_store_cuda(lm_dtype t, const lm_cache *c, const void *qkv, int T);
+void lm_attention_next_cuda(lm_dtype t, void *y, const void *q, const lm_cache *c);
+
+void lm_cross_entropy_cuda(lm_dtype t, float *loss, void *z, const int32_t *target, const lm_objective *objective,
+                           size_t rows, int V, int Vp, float scale);
+
+void lm_sum_cuda(double *sum, const float *x, size_t n);
+void lm_sum_squares_cuda(double *sum, const float *x, size_t n);
+void lm_scale_cuda(float *x, float a, size_t n);
+void lm_adamw_cuda(lm_dtype t, float *w, float *m, float *v, const float *g, void *w16, size_t n,
+                   const lm_adamw_config *cfg, float lr, float scale, int64_t step);
+void lm_sgd_cuda(lm_dtype t, float *w, float *m, const float *g, void *w16, size_t n, const lm_sgd_config *cfg,
+                 float lr, float scale);
+
+/** Start cuBLASLt. Local. LM_EINVAL, LM_ENOMEM. */
+lm_status lm_cuda_linear_start(lm_error *err);
 
 #endif

@@ -2,15 +2,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernels/cuda/cuda.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 
 lm_cuda_state lm_cuda;
 
 void lm_cuda_check(cudaError_t e, const char *what)
 {
-  char why[256];
-  if (e == cudaSuccess) return;
-  snprintf(why, sizeof why, "CUDA: %s: %s (%s)", what, cudaGetErrorString(e), cudaGetErrorName(e));
+  if (e != cudaSuccess) lm_cuda_stop("%s: %s (%s)", what, cudaGetErrorString(e), cudaGetErrorName(e));
+}
+
+void lm_cuda_stop(const char *format, ...)
+{
+  char why[512];
+  int n = snprintf(why, sizeof why, "GPU %d: ", lm_cuda.device);
+  va_list args;
+  va_start(args, format);
+  vsnprintf(why + n, sizeof why - static_cast<size_t>(n), format, args);
+  va_end(args);
   lm_cuda.host->stop(why);
 }
 
@@ -143,6 +152,34 @@ static void fill_table(void)
   table.zero = lm_zero_cuda;
   table.to_device = lm_to_device_cuda;
   table.to_host = lm_to_host_cuda;
+  table.cast = lm_cast_cuda;
+  table.embedding_fwd = lm_embedding_fwd_cuda;
+  table.embedding_bwd = lm_embedding_bwd_cuda;
+  table.layernorm_fwd = lm_layernorm_fwd_cuda;
+  table.layernorm_bwd = lm_layernorm_bwd_cuda;
+  table.linear_fwd = lm_linear_fwd_cuda;
+  table.linear_bwd_input = lm_linear_bwd_input_cuda;
+  table.linear_bwd_weight = lm_linear_bwd_weight_cuda;
+  table.gelu_fwd = lm_gelu_fwd_cuda;
+  table.gelu_bwd = lm_gelu_bwd_cuda;
+  table.rmsnorm_fwd = lm_rmsnorm_fwd_cuda;
+  table.rmsnorm_bwd = lm_rmsnorm_bwd_cuda;
+  table.qk_norm_fwd = lm_qk_norm_fwd_cuda;
+  table.qk_norm_bwd = lm_qk_norm_bwd_cuda;
+  table.rope = lm_rope_cuda;
+  table.swiglu_fwd = lm_swiglu_fwd_cuda;
+  table.swiglu_bwd = lm_swiglu_bwd_cuda;
+  table.dropout = lm_dropout_cuda;
+  table.attention_fwd = lm_attention_fwd_cuda;
+  table.attention_bwd = lm_attention_bwd_cuda;
+  table.cache_store = lm_cache_store_cuda;
+  table.attention_next = lm_attention_next_cuda;
+  table.cross_entropy = lm_cross_entropy_cuda;
+  table.sum = lm_sum_cuda;
+  table.sum_squares = lm_sum_squares_cuda;
+  table.scale = lm_scale_cuda;
+  table.adamw = lm_adamw_cuda;
+  table.sgd = lm_sgd_cuda;
 }
 
 static lm_status start(const lm_kernels **out, const lm_cuda_host *host, int device, lm_error *err)
@@ -165,10 +202,13 @@ static lm_status start(const lm_kernels **out, const lm_cuda_host *host, int dev
   lm_cuda.device = device;
   lm_cuda.major = p.major;
   lm_cuda.minor = p.minor;
+  lm_cuda.shared_bytes = p.sharedMemPerBlockOptin;
   lm_cuda.multiprocessors = p.multiProcessorCount;
   host->verbose("GPU %d: %s, sm_%d%d, %d multiprocessors, %zu bytes", device, p.name, p.major, p.minor,
                 p.multiProcessorCount, p.totalGlobalMem);
   fill_table();
+  lm_status s = lm_cuda_linear_start(err);
+  if (s != LM_OK) return s;
   *out = &table;
   return LM_OK;
 }

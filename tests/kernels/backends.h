@@ -4,7 +4,24 @@
 #define LM_TESTS_KERNELS_BACKENDS_H
 
 #include "kernels/kernels.h"
+#include <stdio.h>
 #include <stdlib.h>
+
+/* Where the environment asks for the CUDA backend, it alone; test programs whose tensors are all made by k->alloc(). */
+static inline bool only_cuda(void)
+{
+  const char *wanted = getenv("MPILM_TEST_BACKEND");
+  return wanted != NULL && strcmp(wanted, "cuda") == 0;
+}
+
+static inline const lm_kernels *cuda_backend(void)
+{
+  const lm_kernels *k;
+  lm_error err;
+  if (lm_kernels_select(&k, LM_BACKEND_CUDA, &err) == LM_OK) return k;
+  printf("# %s\n", err.text);
+  return NULL;
+}
 
 /* Backend i, i = 0, 1 .., or NULL where this machine or this build has not got it; *done behind the last one. The CPU
  * backend comes once for each level of the instruction set. */

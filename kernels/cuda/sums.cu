@@ -1,0 +1,128 @@
+/* kernels/cuda/sums.cu - sums over many rows or elements, in an order that does not change. */
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "kernels/cuda/sums.h"
+
+/* ---- partial sums -> sum ---- */
+
+enum { SLICES = 16 };
+
+/* Thread (c, s) adds the parts s, s + SLICES ..; then the slices are added in their order. */
+static __global__ void __launch_bounds__(WARP *SLICES)
+    add_partials_kernel(float *out, const float *partial, int parts, size_t n, size_t stride)
+{
+  __shared__ float slice[SLICES][WARP];
+  size_t i = static_cast<size_t>(blockIdx.x) * WARP + threadIdx.x;
+  float sum = 0;
+#pragma unroll 4
+  for (int p = threadIdx.y; i < n && p < parts; p += SLICES) sum += partial[p * stride + i];
+  slice[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y > 0 || i >= n) return;
+  sum = 0;
+  for (int s = 0; s < SLICES; s++) sum += slice[s][threadIdx.x];
+  out[i] += sum;
+}
+
+void lm_cuda_add_partials(const char *what, float *out, const float *partial, int parts, size_t n, size_t stride)
+{
+  lm_cuda_launch(what, add_partials_kernel, blocks_for(n, WARP), dim3(WARP, SLICES), 0, out, partial, parts, n, stride);
+}
+
+/* ---- out[c] += sum_r x[r,c] ---- */
+
+enum { ROWS = 8 /* read at a time by a block */ };
+
+/* Block (i, p) adds the rows that belong to part p, of 32 W columns. */
+template <typename E, int W>
+static __global__ void __launch_bounds__(WARP *ROWS) column_sums_kernel(float *partial, const E *x, size_t rows, int C)
+{
+  __shared__ pack<float, W> of_row[ROWS][WARP];
+  int c = (blockIdx.x * WARP + threadIdx.x) * W;
+  pack<float, W> sum = {};
+#pragma unroll 4
+  for (size_t r = blockIdx.y * ROWS + threadIdx.y; c < C && r < rows; r += static_cast<size_t>(gridDim.y) * ROWS) {
+    pack<E, W> v = load<W>(x + r * C + c);
+#pragma unroll
+    for (int k = 0; k < W; k++) sum.v[k] += to_float(v.v[k]);
+  }
+  of_row[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y > 0 || c >= C) return;
+  for (int r = 1; r < ROWS; r++)
+#pragma unroll
+    for (int k = 0; k < W; k++) sum.v[k] += of_row[r][threadIdx.x].v[k];
+#pragma unroll
+  for (int k = 0; k < W; k++) partial[static_cast<size_t>(blockIdx.y) * C + c + k] = sum.v[k];
+}
+
+void lm_cuda_add_columns(const char *what, lm_dtype t, float *out, const void *x, size_t rows, int C)
+{
+  if (rows == 0) return;
+  by_type(t, [&](auto zero) {
+    typedef decltype(zero) E;
+    by_width<WIDTH<E>>(C % WIDTH<E> == 0 && aligned_to(16, x), [&](auto w) {
+      constexpr int W = decltype(w)::value;
+      unsigned across = blocks_for(C, WARP * W), most = blocks_for(rows, ROWS * 4);
+      unsigned parts = blocks_for(static_cast<size_t>(lm_cuda.multiprocessors) * 4, across);
+      if (parts > most) parts = most;
+      float *partial = static_cast<float *>(lm_cuda_scratch(static_cast<size_t>(parts) * C * sizeof(float), what));
+      lm_cuda_launch(what, column_sums_kernel<E, W>, dim3(across, parts), dim3(WARP, ROWS), 0, partial,
+                     static_cast<const E *>(x), rows, C);
+      lm_cuda_add_partials(what, out, partial, parts, C, C);
+    });
+  });
+}
+
+/* ---- the sum of x[i], or of x[i]^2, in double ---- */
+
+enum { SUM_THREADS = 256, SUM_BLOCKS = 512 };
+
+static __device__ double block_sum(double x, double *shared)
+{
+  for (int step = WARP / 2; step > 0; step /= 2) x += __shfl_xor_sync(ALL_LANES, x, step);
+  if (threadIdx.x % WARP == 0) shared[threadIdx.x / WARP] = x;
+  __syncthreads();
+  x = 0;
+  for (unsigned w = 0; w < blockDim.x / WARP; w++) x += shared[w];
+  return x;
+}
+
+/* out[block]: the number of blocks depends on n alone, and so does the result. Products are exact in double. */
+template <bool SQUARES, typename X>
+static __global__ void __launch_bounds__(SUM_THREADS) sum_kernel(double *out, const X *x, size_t n)
+{
+  __shared__ double shared[SUM_THREADS / WARP];
+  double sum = 0;
+  size_t step = static_cast<size_t>(gridDim.x) * SUM_THREADS;
+#pragma unroll 4
+  for (size_t i = static_cast<size_t>(blockIdx.x) * SUM_THREADS + threadIdx.x; i < n; i += step) {
+    double v = static_cast<double>(x[i]);
+    sum += SQUARES ? v * v : v;
+  }
+  sum = block_sum(sum, shared);
+  if (threadIdx.x == 0) out[blockIdx.x] = sum;
+}
+
+template <bool SQUARES> static void sum_of(const char *what, double *sum, const float *x, size_t n)
+{
+  unsigned blocks = blocks_for(n, SUM_THREADS);
+  if (blocks > SUM_BLOCKS) blocks = SUM_BLOCKS;
+  if (blocks <= 1) {
+    lm_cuda_launch(what, sum_kernel<SQUARES, float>, 1, SUM_THREADS, 0, sum, x, n);
+    return;
+  }
+  double *partial = static_cast<double *>(lm_cuda_scratch(SUM_BLOCKS * sizeof(double), what));
+  lm_cuda_launch(what, sum_kernel<SQUARES, float>, blocks, SUM_THREADS, 0, partial, x, n);
+  lm_cuda_launch(what, sum_kernel<false, double>, 1, SUM_THREADS, 0, sum, static_cast<const double *>(partial),
+                 static_cast<size_t>(blocks));
+}
+
+void lm_sum_cuda(double *sum, const float *x, size_t n)
+{
+  sum_of<false>("sum", sum, x, n);
+}
+
+void lm_sum_squares_cuda(double *sum, const float *x, size_t n)
+{
+  sum_of<true>("sum_squares", sum, x, n);
+}

@@ -1,0 +1,29 @@
+#!/bin/bash
+# tests/kernels/cuda_compare.sh - each operation of the CUDA backend against the reference, where there is no GPU too.
+# shellcheck source=tests/tap.sh
+. "$srcdir/tests/tap.sh"
+build=$(dirname "$MPILM")
+compare=$build/tests/kernels/test_compare
+export MPILM_TEST_BACKEND=cuda
+"$MPILM" info --json | grep -q '"cuda": true' || tap_skip_all "this build has no CUDA"
+
+on() { # DEVICE WORDS VARIABLE=VALUE...: all of test_compare
+  env "${@:3}" "$compare" >out 2>err
+  local status=$?
+  tap_ok $status "$2: all agree, $(grep -c '^ok' out) checks"
+  [ $status -eq 0 ] || { grep '^not ok' out && cat err; } | sed 's/^/# /' | head -n 40
+  tap_like "$(grep -c "^ok .* - cuda $1 " out)" '^[4-9][0-9][0-9]$' "$2: of the device that was asked for"
+}
+
+# The emulator runs the PTX in the module: tests/cudaemu, or where MPILM_CUDAEMU says.
+for folder in "${MPILM_CUDAEMU-}" "$build/tests/cudaemu/.libs" "$build/tests/cudaemu"; do
+  [ ! -e "$folder/libcudart.so.13" ] || break
+done
+if [ -e "$folder/libcudart.so.13" ]; then
+  on sm_90 "sm_90, races and uninitialised memory are looked for" \
+    LD_LIBRARY_PATH="$folder" CUDAEMU_CC=90 CUDAEMU_RACE=1 CUDAEMU_INIT=1
+  on sm_80 "sm_80, work is put off until it is waited for" LD_LIBRARY_PATH="$folder" CUDAEMU_CC=80 CUDAEMU_LAZY=1
+fi
+if "$MPILM" info --devices | grep -q '^GPU 0: '; then on 'sm_[0-9]*' "the GPU here"; fi
+[ $tap_n -gt 0 ] || tap_skip_all "neither a GPU nor the emulator of one"
+tap_end
