@@ -140,10 +140,12 @@ static __global__ void __launch_bounds__(THREADS)
   if (i >= n || c >= C) return;
   int32_t token = by.token[i];
   if (i > 0 && by.token[i - 1] == token) return;
+  int end = i + 1; /* first, so that the reads of dy below need not wait for each other */
+  while (end < n && by.token[end] == token) end++;
   float *to = dwte + static_cast<size_t>(token) * C + c;
   pack<float, W> sum = load<W>(to);
 #pragma unroll 8
-  for (; i < n && by.token[i] == token; i++) {
+  for (; i < end; i++) {
     pack<E, W> d = load<W>(dy + static_cast<size_t>(by.row[i]) * C + c);
 #pragma unroll
     for (int k = 0; k < W; k++) sum.v[k] += to_float(d.v[k]);

@@ -107,7 +107,7 @@ static const size_t SLOT_BYTES = 1 << 20;
 static struct {
   char *memory[SLOTS];
   cudaEvent_t free[SLOTS];
-  int next;
+  unsigned next;
 } staging;
 
 static cudaError_t make_staging(void)
@@ -123,7 +123,7 @@ static cudaError_t make_staging(void)
 void lm_to_device_cuda(void *device, const void *host, size_t bytes)
 {
   for (size_t at = 0; at < bytes;) {
-    int slot = staging.next++ % SLOTS;
+    unsigned slot = staging.next++ % SLOTS;
     size_t n = bytes - at < SLOT_BYTES ? bytes - at : SLOT_BYTES;
     lm_cuda_check(cudaEventSynchronize(staging.free[slot]), "to_device, or an operation before it");
     memcpy(staging.memory[slot], (const char *)host + at, n);

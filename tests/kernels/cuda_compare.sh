@@ -16,7 +16,7 @@ on() { # DEVICE WORDS VARIABLE=VALUE...: all of test_compare
 }
 
 # The emulator runs the PTX in the module: tests/cudaemu, or where MPILM_CUDAEMU says.
-for folder in "${MPILM_CUDAEMU-}" "$build/tests/cudaemu/.libs" "$build/tests/cudaemu"; do
+for folder in "${MPILM_CUDAEMU-}" "$build/tests/cudaemu/lib" "$build/tests/cudaemu/.libs"; do
   [ ! -e "$folder/libcudart.so.13" ] || break
 done
 if [ -e "$folder/libcudart.so.13" ]; then

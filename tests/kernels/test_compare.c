@@ -380,6 +380,34 @@ static void linear(lm_dtype t, size_t M, int N, int K, bool bias)
   compare(backend, &c);
 }
 
+/* One product of LM_FEW_ROWS rows, or one a row: nothing may differ. */
+static void run_rows_together(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->linear_fwd(c->t, p[0], p[1], p[2], p[3], c->s.rows, c->s.N, c->s.K);
+}
+static void run_rows_alone(const lm_kernels *k, const call *c, void *const *p)
+{
+  size_t size = lm_dtype_size(c->t), y = (size_t)c->s.N * size, x = (size_t)c->s.K * size;
+  for (size_t r = 0; r < c->s.rows; r++)
+    k->linear_fwd(c->t, (char *)p[0] + r * y, (char *)p[1] + r * x, p[2], p[3], 1, c->s.N, c->s.K);
+}
+
+static void few_rows(lm_dtype t, int N, int K)
+{
+  results together = {0}, alone = {0};
+  call c = new_call("few rows", t, run_rows_together, 0);
+  c.s = (sizes){.rows = LM_FEW_ROWS, .N = N, .K = K};
+  add(&c, "y", OUT, t, LM_FEW_ROWS * (size_t)N, 0, 0), add(&c, "x", IN, t, LM_FEW_ROWS * (size_t)K, -1, 1);
+  add(&c, "w", IN, t, (size_t)N * (size_t)K, -1, 1), add(&c, "bias", IN, t, (size_t)N, -1, 1);
+  execute(&together, backend, &c);
+  c.run = run_rows_alone;
+  execute(&alone, backend, &c);
+  tap_ok(same_bits(&together, &alone, &c), "%s %s %s: a row's bits do not depend on the others, N=%d K=%d",
+         backend->name, backend->isa, lm_dtype_name(t), N, K);
+  release(&together);
+  release(&alone);
+}
+
 static void run_rmsnorm_fwd(const lm_kernels *k, const call *c, void *const *p)
 {
   k->rmsnorm_fwd(c->t, p[0], p[1], p[2], p[3], p[4], p[5], c->s.rows, c->s.C, 1e-5f);
@@ -660,6 +688,7 @@ static void test_operations_of(lm_dtype t)
   layernorm(t, 7, 19, false, true);
   layernorm(t, 301, 100, true, true);
   layernorm(t, 37, 784, true, false);
+  layernorm(t, 3, 4100, true, true);
   rmsnorm(t, 1, 2, false);
   rmsnorm(t, 7, 19, true);
   rmsnorm(t, 301, 100, true);
@@ -682,16 +711,21 @@ static void test_operations_of(lm_dtype t)
   linear(t, 130, 70, 257, true);
   linear(t, 16, 131, 100, true);
   linear(t, 4, 40, 64, false);
+  few_rows(t, 37, 200);
+  few_rows(t, 64, 328);
   attention(t, 1, 1, 1, 1, 1);
   attention(t, 2, 7, 3, 3, 5);
   attention(t, 1, 67, 4, 2, 16);
   attention(t, 2, 130, 2, 1, 64);
   attention(t, 3, 64, 2, 2, 64);
   attention(t, 1, 200, 4, 2, 80);
+  attention(t, 1, 150, 2, 1, 128);
   attention_with(t, 2, 7, 3, 1, 5, true, 0);
   attention_with(t, 3, 200, 2, 1, 16, true, 0);
   attention_with(t, 2, 67, 4, 2, 5, false, 0.1f);
   attention_with(t, 1, 130, 2, 2, 8, true, 0.3f);
+  attention_with(t, 1, 90, 2, 1, 128, true, 0.2f);
+  attention_with(t, 2, 140, 1, 1, 64, true, 0.2f);
   cache(t, 1, 1, 1, 1, 1, 1, false);
   cache(t, 3, 5, 37, 4, 2, 5, true);
   cache(t, 2, 64, 200, 4, 4, 64, false);
