@@ -84,6 +84,11 @@ typedef struct lm_kernels {
    */
   const lm_fabric *fabric;
 
+  /** Product FLOP/s of type t that the machine can reach: what a run's speed is a share of. NULL: that of the CPU. */
+  double (*product_rate)(lm_dtype t);
+  /** Bytes of this backend's memory that are free now. NULL: not known. */
+  size_t (*available)(void);
+
   /** Zeroed memory of this backend, aligned to 64 bytes. LM_OK or LM_ENOMEM, naming `what`. */
   lm_status (*alloc)(void **out, size_t bytes, const char *what, lm_error *err);
   void (*release)(void *p); /* NULL is fine */
@@ -206,7 +211,7 @@ typedef struct lm_kernels {
 typedef enum lm_backend { LM_BACKEND_CPU, LM_BACKEND_CUDA, LM_BACKEND_AUTO, LM_BACKEND_REF } lm_backend;
 #define LM_BACKEND_WORDS "cpu|cuda|auto|ref" /* for option tables, in the order of the enum */
 
-/** Choose a backend and start it. Local.
+/** Choose a backend and start it. Local. LM_BACKEND_AUTO is the CPU here: lm_backend_start() looks for a GPU.
  *  @return LM_EINVAL where it was asked for by name and this machine or this build has none; *out is NULL then */
 lm_status lm_kernels_select(const lm_kernels **out, lm_backend which, lm_error *err) LM_NODISCARD;
 
@@ -217,6 +222,10 @@ typedef struct lm_cuda_device {
   int multiprocessors;
   size_t bytes; /* of memory */
 } lm_cuda_device;
+
+/** Does this machine have NVIDIA's driver, and this build the CUDA backend? Local; opens neither CUDA nor the module.
+ *  @return LM_EINVAL where not; the text is empty where the build has no CUDA */
+lm_status lm_cuda_driver(lm_error *err) LM_NODISCARD;
 
 /** The GPUs that this process sees, at most `most` of them; *count is how many there are. Local.
  *  @return LM_EINVAL where there is none: the driver's words, or that this build has no CUDA; *count is 0 then */

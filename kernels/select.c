@@ -75,6 +75,14 @@ static lm_status open_module(const lm_cuda_table **out, lm_error *err)
 
 static lm_cuda_host host = {.fail = lm_fail, .verbose = lm_verbose, .stop = stop};
 
+lm_status lm_cuda_driver(lm_error *err)
+{
+  void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (driver == NULL) return lm_fail(err, LM_EINVAL, "no NVIDIA driver: %s", dlerror());
+  dlclose(driver);
+  return LM_OK;
+}
+
 lm_status lm_cuda_devices(lm_cuda_device *list, int most, int *count, lm_error *err)
 {
   const lm_cuda_table *module;
@@ -104,6 +112,11 @@ static lm_status start_cuda(const lm_kernels **out, lm_error *err)
 }
 
 #else /* no trace of it */
+
+lm_status lm_cuda_driver(lm_error *err)
+{
+  return lm_fail(err, LM_EINVAL, "%s", "");
+}
 
 void lm_cuda_use_device(int wanted)
 {

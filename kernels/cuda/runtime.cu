@@ -135,6 +135,25 @@ void lm_to_device_cuda(void *device, const void *host, size_t bytes)
   }
 }
 
+static size_t available(void)
+{
+  size_t free = 0, total = 0;
+  lm_cuda_check(cudaMemGetInfo(&free, &total), "available");
+  return free;
+}
+
+/* Of dense products with sums in f32, by NVIDIA's data sheets: FLOPs of a multiprocessor and a clock. A100 SXM bf16:
+ * 108 x 2048 x 1.41 GHz = 312 TFLOP/s; H100 and H200 SXM: 132 x 4096 x 1.83 GHz = 989 TFLOP/s. */
+static double product_rate(lm_dtype t)
+{
+  int kilohertz = 0;
+  bool hopper = lm_cuda.major >= 9, data_center = lm_cuda.minor == 0;
+  double of_halves = hopper ? 4096 : data_center ? 2048 : 1024, of_floats = hopper || !data_center ? 256 : 128;
+  lm_cuda_check(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, lm_cuda.device), "product_rate");
+  double clock = hopper && kilohertz > 1830000 ? 1.83e9 : 1e3 * kilohertz; /* tensor cores do not reach the last step */
+  return lm_cuda.multiprocessors * (t == LM_F32 ? of_floats : of_halves) * clock;
+}
+
 /* ---- the table ---- */
 
 static lm_kernels table;
@@ -147,6 +166,8 @@ static void fill_table(void)
   table.isa = isa;
   table.on_device = true;
   table.fabric = lm_cuda_fabric();
+  table.product_rate = product_rate;
+  table.available = available;
   table.alloc = lm_alloc_cuda;
   table.release = lm_release_cuda;
   table.zero = lm_zero_cuda;

@@ -38,7 +38,8 @@ struct lm_watchdog {
   double age; /* seconds that this process was running in the phase */
   bool noted;
   struct neighbour next;
-  int missed; /* looks in a row at which it was not there */
+  int missed;                   /* looks in a row at which it was not there */
+  const lm_device_comm *device; /* NULL: none */
 };
 
 static const double LOOKS = 0.1; /* seconds from one look to the next: launchers kill a second after they saw a death */
@@ -156,6 +157,17 @@ static _Noreturn void give_up(const lm_watchdog *w)
   _exit(1);
 }
 
+/* A collective on devices has failed: nobody would hear of it but by waiting. */
+static void look_at_device(const lm_watchdog *w)
+{
+  lm_error err;
+  if (w->device == NULL || w->device->fabric->poll(w->device->group, &err) == LM_OK) return;
+  fprintf(stderr, "mpilm: [rank %d %s] step %" PRIu64 ", '%s': %s; ending the job\n", w->rank, w->host, w->step,
+          w->phase, err.text);
+  fflush(stderr);
+  _exit(1);
+}
+
 static void *watch(void *arg)
 {
   lm_watchdog *w = arg;
@@ -174,6 +186,7 @@ static void *watch(void *arg)
     }
     if (w->age >= w->timeout) give_up(w);
     look_after(w);
+    look_at_device(w);
   }
   pthread_mutex_unlock(&w->lock);
   return NULL;
@@ -230,6 +243,14 @@ void lm_watchdog_phase(lm_watchdog *w, uint64_t step, const char *phase)
   w->age = 0;
   if (w->noted) remove_note(w);
   w->noted = false;
+  pthread_mutex_unlock(&w->lock);
+}
+
+void lm_watchdog_device(lm_watchdog *w, const lm_device_comm *d)
+{
+  if (w == NULL) return;
+  pthread_mutex_lock(&w->lock);
+  w->device = d;
   pthread_mutex_unlock(&w->lock);
 }
 

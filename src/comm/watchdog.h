@@ -4,6 +4,7 @@
 #define LM_COMM_WATCHDOG_H
 
 #include "comm/comm.h"
+#include "comm/device.h"
 
 /* MPI cannot say that a rank hangs: all others are inside MPI, waiting for it. So each rank has a thread that knows the
  * phase its main thread is in. Where a phase lasts for half of the time limit, the thread notes it in a small file in
@@ -30,6 +31,10 @@ void lm_watchdog_neighbour(lm_watchdog *w, const lm_comm *comm);
 /** The main thread enters a phase of a step; its time begins anew. Local, cheap; w may be NULL.
  *  @param phase  a literal, "gradients": kept */
 void lm_watchdog_phase(lm_watchdog *w, uint64_t step, const char *phase);
+
+/** From now on the thread also asks the devices' fabric for failures that no call tells of: it then says so and ends
+ * the process, and with it the job. Local; w may be NULL. @param d  kept until the next call; NULL: no more */
+void lm_watchdog_device(lm_watchdog *w, const lm_device_comm *d);
 
 /** End the thread and remove the note. Local; w may be NULL. */
 void lm_watchdog_stop(lm_watchdog *w);

@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "train/backend.h"
 
+#include "base/log.h"
+
 lm_status lm_backend_device(int *out, int local_rank, int local_size, int visible, lm_error *err)
 {
   *out = 0;
@@ -13,14 +15,29 @@ lm_status lm_backend_device(int *out, int local_rank, int local_size, int visibl
   return LM_OK;
 }
 
+/* A machine without a driver is not made to open CUDA's libraries, which takes half a second. */
+static lm_backend resolve(lm_backend which)
+{
+  lm_error why = {0};
+  int visible;
+  if (which != LM_BACKEND_AUTO) return which;
+  lm_status s = lm_cuda_driver(&why);
+  if (s == LM_OK) s = lm_cuda_devices(NULL, 0, &visible, &why);
+  if (s == LM_OK) return LM_BACKEND_CUDA;
+  if (*why.text != '\0') lm_info("the CPU computes: %s", why.text);
+  return LM_BACKEND_CPU;
+}
+
 lm_status lm_backend_start(const lm_kernels **out, const lm_comm *comm, lm_backend which, lm_error *err)
 {
+  bool named = which == LM_BACKEND_CUDA;
+  which = resolve(which);
   if (which == LM_BACKEND_CUDA) {
     int visible, device;
     *out = NULL;
     lm_status s = lm_cuda_devices(NULL, 0, &visible, err);
     if (s == LM_OK) s = lm_backend_device(&device, comm->local_rank, comm->local_size, visible, err);
-    if (s != LM_OK) return lm_fail_in(err, s, "--backend=cuda");
+    if (s != LM_OK) return lm_fail_in(err, s, named ? "--backend=cuda" : "--backend=auto");
     lm_cuda_use_device(device);
   }
   return lm_kernels_select(out, which, err);

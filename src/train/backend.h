@@ -14,7 +14,8 @@
  *  @return LM_EINVAL where there is none, or where several are seen but fewer than ranks: none is shared silently */
 lm_status lm_backend_device(int *out, int local_rank, int local_size, int visible, lm_error *err) LM_NODISCARD;
 
-/** lm_kernels_select(), on this rank's own GPU where that is what is asked for. Local. */
+/** lm_kernels_select(), on this rank's own GPU where that is what is asked for. Local. LM_BACKEND_AUTO: a GPU where
+ * there is one, else the CPU, with a line that says why. */
 lm_status lm_backend_start(const lm_kernels **out, const lm_comm *comm, lm_backend which, lm_error *err) LM_NODISCARD;
 
 #endif

@@ -44,21 +44,63 @@ static lm_status open_data(lm_trainer *t, lm_error *err)
   return LM_OK;
 }
 
+/* What this rank holds, and the sequences of each. */
+static lm_status describe_rank(lm_trainer *t, lm_error *err)
+{
+  const lm_config *cfg = t->cfg;
+  const lm_token_info *info = lm_sources_vocab(&t->sources);
+  lm_model_config model = cfg->model.shape;
+  if (model.vocab_size == 0) model.vocab_size = (int64_t)info->vocab_size;
+  if ((uint64_t)model.vocab_size < info->vocab_size)
+    return lm_fail(err, LM_EINVAL, "%s: ids are below %" PRIu64 ", model.vocab_size is %lld; want at least as many",
+                   lm_dataset_path(t->sources.items[0].data), info->vocab_size, (long long)model.vocab_size);
+  LM_TRY(lm_alloc(&t->first, (size_t)t->comm->size + 1, sizeof *t->first, "the ranks' sequences", err));
+  lm_trainer_share_batch(t, t->ramp.full);
+  t->shape = (lm_rank_shape){.model = model,
+                             .compute = t->compute,
+                             .optimizer = lm_config_optimizer(cfg),
+                             .sharding = (lm_sharding)cfg->parallel.zero,
+                             .rank = t->comm->rank,
+                             .size = t->comm->size,
+                             .sync = {.bucket_bytes = (size_t)cfg->parallel.bucket_mb << 20,
+                                      .overlap = cfg->parallel.overlap,
+                                      .reproducible = cfg->run.reproducible,
+                                      .first = t->first,
+                                      .micro = t->micro,
+                                      .device = t->k->on_device}};
+  return lm_rank_memory_of(&t->memory, &t->shape, err);
+}
+
+static double mib(size_t bytes)
+{
+  return (double)bytes / (1 << 20);
+}
+
+/* A device has what it has: it is asked before anything is taken. */
+static lm_status check_room(const lm_trainer *t, lm_error *err)
+{
+  const lm_rank_memory *b = &t->memory;
+  size_t wanted = lm_rank_memory_sum(b), free = t->k->available != NULL ? t->k->available() : SIZE_MAX;
+  if (wanted <= free) return LM_OK;
+  return lm_fail(
+      err, LM_EINVAL,
+      "a rank's memory: %.1f MiB are wanted (weights %.1f, gradients %.1f, optimizer %.1f, activations %.1f, "
+      "exchange %.1f), %.1f are free; lower batch.micro or model.n_ctx, or set model.recompute to block, or "
+      "parallel.zero to 2",
+      mib(wanted), mib(b->weights), mib(b->gradients), mib(b->optimizer), mib(b->activations), mib(b->exchange),
+      mib(free));
+}
+
 static lm_status make_model(lm_trainer *t, lm_error *err)
 {
-  const lm_token_info *info = lm_sources_vocab(&t->sources);
-  lm_model_config shape = t->cfg->model.shape;
-  if (shape.vocab_size == 0) shape.vocab_size = (int64_t)info->vocab_size;
-  if ((uint64_t)shape.vocab_size < info->vocab_size)
-    return lm_fail(err, LM_EINVAL, "%s: ids are below %" PRIu64 ", model.vocab_size is %lld; want at least as many",
-                   lm_dataset_path(t->sources.items[0].data), info->vocab_size, (long long)shape.vocab_size);
-  lm_sharding sharding = (lm_sharding)t->cfg->parallel.zero;
-  LM_TRY(
-      lm_model_new_shared(&t->model, &shape, t->k, t->compute, t->micro, sharding, t->comm->rank, t->comm->size, err));
-  if (t->cfg->data.document_mask) lm_model_mask_documents(t->model, (int32_t)info->end_of_text);
-  lm_optimizer_config optimizer = lm_config_optimizer(t->cfg);
+  const lm_rank_shape *s = &t->shape;
+  LM_TRY(describe_rank(t, err));
+  LM_TRY(check_room(t, err));
+  LM_TRY(lm_model_new_shared(&t->model, &s->model, t->k, t->compute, t->micro, s->sharding, s->rank, s->size, err));
+  if (t->cfg->data.document_mask)
+    lm_model_mask_documents(t->model, (int32_t)lm_sources_vocab(&t->sources)->end_of_text);
   return lm_optimizer_new(&t->optimizer, lm_model_params(t->model), lm_model_weights(t->model), t->compute, t->k,
-                          &optimizer, err);
+                          &s->optimizer, err);
 }
 
 static lm_status make_local(lm_trainer *t, lm_error *err)
@@ -99,27 +141,6 @@ static lm_status make_loader(lm_trainer *t, lm_error *err)
   return lm_prefetch_new(&t->prefetch, t->loader, (int)cfg->data.prefetch, (size_t)t->micro, t->T, err);
 }
 
-/* The sequences of each rank, and what all that takes. */
-static lm_status describe_rank(lm_trainer *t, lm_rank_shape *out, lm_error *err)
-{
-  const lm_config *cfg = t->cfg;
-  LM_TRY(lm_alloc(&t->first, (size_t)t->comm->size + 1, sizeof *t->first, "the ranks' sequences", err));
-  lm_trainer_share_batch(t, t->ramp.full);
-  *out = (lm_rank_shape){.model = *lm_model_config_of(t->model),
-                         .compute = t->compute,
-                         .optimizer = lm_config_optimizer(cfg),
-                         .sharding = (lm_sharding)cfg->parallel.zero,
-                         .rank = t->comm->rank,
-                         .size = t->comm->size,
-                         .sync = {.bucket_bytes = (size_t)cfg->parallel.bucket_mb << 20,
-                                  .overlap = cfg->parallel.overlap,
-                                  .reproducible = cfg->run.reproducible,
-                                  .first = t->first,
-                                  .micro = t->micro,
-                                  .device = t->k->on_device}};
-  return lm_rank_memory_of(&t->memory, out, err);
-}
-
 /* Where nodes differ, `auto` may have chosen differently. Collective. */
 static lm_status check_backend(const lm_trainer *t, lm_error *err)
 {
@@ -141,14 +162,12 @@ static lm_status check_backend(const lm_trainer *t, lm_error *err)
 static lm_status make_gradsync(lm_trainer *t, lm_error *err)
 {
   enum { JOINING = 120 /* seconds: a large cluster takes some */ };
-  lm_rank_shape shape = {0};
   LM_TRY(check_backend(t, err));
-  LM_TRY(lm_agree(t->comm, describe_rank(t, &shape, err), err));
   if (t->k->fabric != NULL)
     LM_TRY(
         lm_device_comm_new(&t->device, t->comm, t->k->fabric, (int)lm_model_params(t->model)->n_groups, JOINING, err));
   return lm_gradsync_new(&t->sync, t->comm, lm_model_params(t->model), t->k, t->device, lm_model_gradients(t->model),
-                         &shape.sync, err);
+                         &t->shape.sync, err);
 }
 
 static void release(lm_trainer *t)
@@ -309,11 +328,6 @@ static lm_status open_files(lm_trainer *t, const lm_options *options, lm_error *
   snprintf(path, sizeof path, "%s/config.used.yaml", t->cfg->run.folder);
   LM_TRY(lm_file_replace(path, t->config_text.data, t->config_text.size, err));
   return open_metrics(t, err);
-}
-
-static double mib(size_t bytes)
-{
-  return (double)bytes / (1 << 20);
 }
 
 static void banner(const lm_trainer *t)
@@ -657,6 +671,7 @@ static lm_status run(lm_trainer *t, const lm_options *options, lm_error *err)
   lm_status watching = lm_watchdog_start(&t->watchdog, t->comm, t->cfg->run.folder, t->cfg->run.hang_timeout, err);
   LM_TRY(lm_agree(t->comm, watching, err));
   lm_watchdog_neighbour(t->watchdog, t->comm);
+  lm_watchdog_device(t->watchdog, t->device);
   LM_TRY(lm_journal_open(&t->journal, t->comm, t->cfg->run.folder, t->cfg->run.max_stalled, &t->slowest_save, err));
   LM_TRY(make_saver(t, err));
   LM_TRY(start(t, options, err));
@@ -669,7 +684,7 @@ static lm_status run(lm_trainer *t, const lm_options *options, lm_error *err)
   LM_TRY(lm_agree(t->comm, make_loader(t, err), err));
   LM_TRY(lm_agree(t->comm, open_files(t, options, err), err));
   LM_TRY(with_state(t, &(lm_metrics_row){.loss = NAN, .val_loss = NAN}, false, err));
-  t->peak_flops = lm_cpu_product_rate(t->compute);
+  t->peak_flops = t->k->product_rate != NULL ? t->k->product_rate(t->compute) : lm_cpu_product_rate(t->compute);
   lm_allreduce_sum_f64(t->comm, &t->peak_flops, 1);
   banner(t);
   LM_TRY(lm_agree(t->comm, lm_mixing_report(&t->mixture, &t->sources, t->at.position, err), err));

@@ -24,6 +24,7 @@ typedef struct lm_trainer {
   lm_optimizer *optimizer;
   lm_device_comm *device; /* NULL: nothing is on devices */
   lm_gradsync *sync;
+  lm_rank_shape shape;
   lm_rank_memory memory;
   lm_sources sources;
   lm_mixture mixture;            /* of the sources, since the run began */
