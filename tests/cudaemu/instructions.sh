@@ -5,18 +5,18 @@
 programs=$(dirname "$MPILM")/tests/cudaemu
 [ -e "$programs/lib/libcudart.so.13" ] || tap_skip_all "configure found no CUDA toolkit"
 
-try() { # WORDS PROGRAM [KNOB=VALUE...]: its checks are ours
-  local words=$1 program=$2 line checks=0
+try() { # HOW PROGRAM [KNOB=VALUE...]: its checks are ours
+  local how=$1 program=$2 line checks=0
   shift 2
   while IFS= read -r line; do
     case $line in
-    "ok "*) tap_ok 0 "$program, $words: ${line#ok * - }" ;;
-    "not ok "*) tap_ok 1 "$program, $words: ${line#not ok * - }" ;;
+    "ok "*) tap_ok 0 "$program, $how: ${line#ok * - }" ;;
+    "not ok "*) tap_ok 1 "$program, $how: ${line#not ok * - }" ;;
     1..*) checks=${line#1..} ;;
     *) echo "# $line" ;;
     esac
   done < <(env "$@" timeout 60 "$srcdir/tests/cudaemu/run" "$programs/$program" 2>&1)
-  [ "$checks" -gt 0 ] || tap_ok 1 "$program, $words, comes to its end"
+  [ "$checks" -gt 0 ] || tap_ok 1 "$program, $how, comes to its end"
 }
 
 for program in arithmetic conversions warps matrices; do

@@ -6,9 +6,10 @@ cd "$srcdir" || exit 99
 docs=(README.md CONTRIBUTING.md doc/*.md)
 
 missing_files() {
-  grep -ohE '\b(src|hdf5|kernels|tests|doc|presets)/[a-z0-9_/-]+\.[a-z]+\b' "${docs[@]}" | sort -u | while read -r f; do
-    [ -e "$f" ] || echo "$f"
-  done
+  grep -ohP '(?<!build/)\b(src|hdf5|kernels|tests|doc|presets)/[a-z0-9_/-]+\.[a-z]+\b' "${docs[@]}" | sort -u |
+    while read -r f; do
+      [ -e "$f" ] || echo "$f"
+    done
 }
 tap_is "$(missing_files)" "" "files that the documents name exist"
 

@@ -64,12 +64,25 @@ tap_like "$(shown ExcNodeList)" "^node4,node2$" "and left out, as the one that t
 tap_like "$(tail -n 1 bad/journal.jsonl)" '"hosts": \["node1", "node3"\].*"exit": 0' "and the run ends without it"
 close_to loss reference bad 1e-5 "the losses of the undisturbed run"
 
+# Runs that are told to stop must not reach their end before: each of their 60 steps is saved, and until then takes half a
+# second. The starts that follow are as fast as any.
+program slow_until_asked <<'SH'
+[ "${SLURM_ARRAY_TASK_ID-}" = 1 ] || [ -e asked ] || export MPILM_FAULT=slow_save=500ms
+SH
+each_saved=("${steps[@]}" --checkpoint.every=1 --checkpoint.async=false --checkpoint.keep=2)
+
+ask_to_stop() { # FOLDER: the job, once its run has made steps
+  until_true 60 has_steps 3 "$1"
+  touch asked
+  scancel --batch --signal=USR1 "$job"
+}
+
 # An array: each task has its own words and its own folder, and is requeued by itself.
 printf '%s\n' --optim.lr=1e-3 "--optim.lr=2e-3 --run.seed=5" >sweep
-MPILM_SWEEP=sweep submit --array=1-2 --nodes=1 slurm/pretrain_cpu.sh config.yaml --run.folder=sweep-run "${steps[@]}"
+MPILM=$PWD/slow_until_asked MPILM_SWEEP=sweep submit --array=1-2 --nodes=1 slurm/pretrain_cpu.sh config.yaml \
+  --run.folder=sweep-run "${each_saved[@]}"
 array=$job job=${job}_2
-until_true 60 has_steps 10 sweep-run-2
-scancel --batch --signal=USR1 "$job"
+ask_to_stop sweep-run-2
 ends "COMPLETED 0:0" 1 "task 2 of an array, asked to stop"
 job=${array}_1
 ends "COMPLETED 0:0" 0 "task 1 goes on meanwhile"
@@ -83,9 +96,10 @@ ln -s /usr/bin/* inside/
 rm inside/scontrol inside/squeue
 echo RequeueExit=75 >>"$SLURM_CONF"
 scontrol reconfigure
-submit --nodes=2 --export="ALL,PATH=$PWD/inside" slurm/pretrain_cpu.sh config.yaml --run.folder=chain "${steps[@]}"
-until_true 60 has_steps 10 chain
-scancel --batch --signal=USR1 "$job"
+rm asked
+MPILM=$PWD/slow_until_asked submit --nodes=2 --export="ALL,PATH=$PWD/inside" slurm/pretrain_cpu.sh config.yaml \
+  --run.folder=chain "${each_saved[@]}"
+ask_to_stop chain
 until_true 30 grep -q next= chain/starts.log
 next=$(sed -n 's/.* next=//p' chain/starts.log)
 ends "COMPLETED 0:0" 1 "a job without scontrol ends"
