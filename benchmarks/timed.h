@@ -18,8 +18,12 @@ enum { LM_TIMED_MOST = 32 };
 /** A table that calls k's functions and notes their times. Local. One at a time. */
 const lm_kernels *lm_timed_table(const lm_kernels *k);
 
-/** Seconds by the clock that lm_timed_table() measures with: the processor's time where one thread works, so that
- *  others on the machine count less; else the wall's. Local. */
+/** Does the table wait for a device after each call, so that an operation's time is its own? At first it does. A step
+ *  is faster when nobody waits. Local. */
+void lm_timed_wait(bool wait);
+
+/** Seconds by the clock that lm_timed_table() measures with: the processor's time where one thread of it does the work,
+ *  so that others on the machine count less; else the wall's. Local. */
 double lm_timed_clock(void);
 
 void lm_timed_reset(void);

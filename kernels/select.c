@@ -36,8 +36,8 @@ static void stop(const char *why)
   lm_abort(&comm, "%s", why);
 }
 
-/* Where the module is: where MPILM_CUDA_MODULE says; beside the program, where that was not installed; where `make
- * install` puts it. */
+/* Where the module is: where MPILM_CUDA_MODULE says; where it was built, beside the program or, for a test or a
+ * benchmark, a folder or two above it; where `make install` puts it. */
 static void find_module(char *path, size_t size)
 {
   char self[PATH_MAX];
@@ -47,8 +47,8 @@ static void find_module(char *path, size_t size)
     snprintf(path, size, "%s", named);
     return;
   }
-  if (n > 0) {
-    self[n] = '\0';
+  self[n > 0 ? n : 0] = '\0';
+  for (int up = 0; n > 0 && up < 3; up++) {
     snprintf(path, size, "%s/.libs/mpilm_cuda.so", dirname(self));
     if (access(path, R_OK) == 0) return;
   }
