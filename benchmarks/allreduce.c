@@ -3,14 +3,15 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "comm/comm.h"
+#include "comm/device.h"
+#include "train/backend.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* usage: mpirun -n 4 allreduce [--least=8 --most=268435456 --factor=4 --rounds=5 --json]
+/* usage: mpirun -n 4 allreduce [--path=mpi|nccl --least=8 --most=268435456 --factor=4 --rounds=5 --json]
  *
  * For S bytes, those that each rank has before an all-reduce or a reduce-scatter and after an all-gather, and n ranks:
  * algbw = S / t, busbw = algbw 2 (n - 1) / n for all-reduce and algbw (n - 1) / n for the other two: what each rank
@@ -26,6 +27,8 @@ static const struct {
 /* A way to move floats between ranks. One that works on a device brings its own memory. */
 typedef struct path {
   const char *name;
+  lm_status (*start)(const lm_comm *comm, lm_error *err); /* Collective; NULL: nothing is to be done */
+  void (*end)(void);
   float *(*make)(size_t n);
   void (*release)(float *x);
   void (*write)(float *x, const float *host, size_t n); /* from host memory, and back */
@@ -63,8 +66,65 @@ static void host_run(const lm_comm *comm, op what, float *x, float *part, size_t
     MPI_Allgather(part, each, MPI_FLOAT, x, each, MPI_FLOAT, comm->mpi);
 }
 
-static const path paths[] = {{"mpi", host_make, host_release, host_write, host_write, host_run}};
-#define PATH_WORDS "mpi" /* in the order of the table */
+/* ---- memory of GPUs, NCCL ---- */
+
+static const lm_kernels *gpu;
+static lm_device_comm *joined;
+
+static lm_status gpu_start(const lm_comm *comm, lm_error *err)
+{
+  LM_TRY(lm_agree(comm, lm_backend_start(&gpu, comm, LM_BACKEND_CUDA, err), err));
+  return lm_device_comm_new(&joined, comm, gpu->fabric, 1, 60, err);
+}
+
+static void gpu_end(void)
+{
+  lm_device_comm_free(joined);
+}
+
+static float *gpu_make(size_t n)
+{
+  void *x;
+  lm_error err;
+  return gpu->alloc(&x, n * sizeof(float), "a buffer", &err) == LM_OK ? x : NULL;
+}
+
+static void gpu_release(float *x)
+{
+  gpu->release(x);
+}
+
+static void gpu_write(float *x, const float *host, size_t n)
+{
+  gpu->to_device(x, host, n * sizeof *x);
+}
+
+static void gpu_read(float *host, const float *x, size_t n)
+{
+  gpu->to_host(host, x, n * sizeof *x);
+}
+
+static void gpu_run(const lm_comm *comm, op what, float *x, float *part, size_t n)
+{
+  const lm_fabric *f = joined->fabric;
+  size_t each = n / (size_t)comm->size;
+  f->fork(joined->group);
+  if (what == ALL_REDUCE)
+    f->all_reduce(joined->group, x, n);
+  else if (what == REDUCE_SCATTER)
+    f->reduce_scatter(joined->group, part, x, each);
+  else
+    f->all_gather(joined->group, x, part, each * sizeof *x);
+  f->mark(joined->group, 0);
+  f->await(joined->group, 0);
+  gpu->to_host(NULL, NULL, 0); /* until it is over */
+}
+
+static const path paths[] = {
+    {"mpi", NULL, NULL, host_make, host_release, host_write, host_write, host_run},
+    {"nccl", gpu_start, gpu_end, gpu_make, gpu_release, gpu_write, gpu_read, gpu_run},
+};
+#define PATH_WORDS "mpi|nccl" /* in the order of the table */
 
 /* ---- measuring ---- */
 
@@ -177,6 +237,7 @@ static bool measure(const lm_comm *comm, const settings *s, buffers *b)
 static lm_status bench(const lm_comm *comm, const settings *s, lm_error *err)
 {
   const path *p = &paths[s->path];
+  if (p->start != NULL) LM_TRY(p->start(comm, err));
   size_t n = (size_t)s->most / sizeof(float), each = n / (size_t)comm->size + 1;
   buffers b = {malloc(n * sizeof(float)), p->make(n), p->make(each)};
   bool there = b.host != NULL && b.x != NULL && b.part != NULL;
@@ -194,6 +255,7 @@ static lm_status bench(const lm_comm *comm, const settings *s, lm_error *err)
   free(b.host);
   p->release(b.x);
   p->release(b.part);
+  if (p->end != NULL) p->end();
   return mine;
 }
 

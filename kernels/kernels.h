@@ -86,6 +86,9 @@ typedef struct lm_kernels {
 
   /** Product FLOP/s of type t that the machine can reach: what a run's speed is a share of. NULL: that of the CPU. */
   double (*product_rate)(lm_dtype t);
+  /** The host enters a phase of its work, "compute", until the next one: shown in a profiler's timeline. NULL: nobody
+   *  looks. @param name  a literal */
+  void (*phase)(const char *name);
   /** Bytes of this backend's memory that are free now. NULL: not known. */
   size_t (*available)(void);
 

@@ -2,6 +2,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernels/cuda/cuda.h"
 
+#include <nvtx3/nvToolsExt.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -142,6 +143,15 @@ static size_t available(void)
   return free;
 }
 
+/* NVTX is a header: without a profiler a call is a test of a pointer. */
+static void phase(const char *name)
+{
+  static bool inside;
+  if (inside) nvtxRangePop();
+  nvtxRangePushA(name);
+  inside = true;
+}
+
 /* Of dense products with sums in f32, by NVIDIA's data sheets: FLOPs of a multiprocessor and a clock. A100 SXM bf16:
  * 108 x 2048 x 1.41 GHz = 312 TFLOP/s; H100 and H200 SXM: 132 x 4096 x 1.83 GHz = 989 TFLOP/s. */
 static double product_rate(lm_dtype t)
@@ -168,6 +178,7 @@ static void fill_table(void)
   table.fabric = lm_cuda_fabric();
   table.product_rate = product_rate;
   table.available = available;
+  table.phase = phase;
   table.alloc = lm_alloc_cuda;
   table.release = lm_release_cuda;
   table.zero = lm_zero_cuda;

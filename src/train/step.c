@@ -25,6 +25,12 @@ static uint64_t batch_now(const lm_trainer *t)
   return lm_ramp_batch(&t->ramp, t->at.step);
 }
 
+void lm_trainer_phase(lm_trainer *t, uint64_t step, const char *phase)
+{
+  lm_watchdog_phase(t->watchdog, step, phase);
+  if (t->k->phase != NULL) t->k->phase(phase);
+}
+
 void lm_trainer_share_batch(lm_trainer *t, uint64_t batch)
 {
   uint64_t count;
@@ -132,13 +138,13 @@ static lm_status accumulate(lm_trainer *t, struct shares *mine, lm_error *err)
   for (uint64_t done = 0; done < count;) {
     int B = count - done < (uint64_t)t->micro ? (int)(count - done) : t->micro;
     double begin = lm_clock();
-    lm_watchdog_phase(t->watchdog, t->at.step + 1, "data");
+    lm_trainer_phase(t, t->at.step + 1, "data");
     const int32_t *tokens, *targets;
     const lm_samples what = {t->at.position, first + done, (uint64_t)B};
     LM_TRY(lm_prefetch_take(t->prefetch, &what, &tokens, &targets, err));
     ask_ahead(t, done + (uint64_t)B);
     double fetched = lm_clock();
-    lm_watchdog_phase(t->watchdog, t->at.step + 1, "compute");
+    lm_trainer_phase(t, t->at.step + 1, "compute");
     const lm_train_args args = train_args(t, t->at.position + first + done);
     lm_gradsync_begin_micro(t->sync);
     mine->targets += (double)lm_model_train_begin(t->model, tokens, targets, B, t->T, &args);
@@ -289,24 +295,24 @@ lm_status lm_trainer_step(lm_trainer *t, lm_step_result *out, lm_error *err)
 {
   double begin = lm_clock();
   struct shares s = {0};
-  lm_watchdog_phase(t->watchdog, t->at.step + 1, "step");
+  lm_trainer_phase(t, t->at.step + 1, "step");
   faults_before(t->at.step + 1);
   lm_status mine = accumulate(t, &s, err);
   double accumulated = lm_clock();
-  lm_watchdog_phase(t->watchdog, t->at.step + 1, "gradients");
+  lm_trainer_phase(t, t->at.step + 1, "gradients");
   lm_gradsync_finish(t->sync);
   s.reduce = lm_clock() - accumulated;
   take_losses(t, &s); /* the one wait of a step for a device */
   s.failed = mine != LM_OK;
   s.stop = lm_stop_requested();
-  lm_watchdog_phase(t->watchdog, t->at.step + 1, "agreement");
+  lm_trainer_phase(t, t->at.step + 1, "agreement");
   s.saved = lm_saver_done(t->saver);
   agree_on_step(t->comm, &s);
   if (t->losses != NULL) s.loss = sum_losses(t);
   if (s.failed > 0) return lm_fail_in(err, lm_agree(t->comm, mine, err), "step %" PRIu64 ", 'data'", t->at.step + 1);
 
   double reduced = lm_clock();
-  lm_watchdog_phase(t->watchdog, t->at.step + 1, "update");
+  lm_trainer_phase(t, t->at.step + 1, "update");
   *out = (lm_step_result){.stop = s.stop > 0, .saved = (int)s.saved == t->comm->size};
   lm_metrics_row *row = &out->row;
   row->loss = s.loss / s.targets;

@@ -410,7 +410,7 @@ static lm_status with_state(lm_trainer *t, const lm_metrics_row *row, bool begin
                         .vocab = lm_sources_vocab(&t->sources)->vocab_fingerprint,
                         .data = lm_sources_checksum(&t->sources),
                         .mixture = &t->mixture};
-  lm_watchdog_phase(t->watchdog, t->at.step, "checkpoint");
+  lm_trainer_phase(t, t->at.step, "checkpoint");
   lm_status s = describe_program(t, program, err);
   if (s == LM_OK && t->lock != NULL) s = lm_run_lock_check(t->lock, err);
   if (s == LM_OK) s = lm_state_to_save(&state, t->comm, t->model, t->optimizer, &t->at, &from, err);
@@ -443,7 +443,7 @@ static lm_status end_save(lm_trainer *t, lm_error *err)
 {
   uint64_t step;
   if (!lm_saver_busy(t->saver, &step)) return LM_OK;
-  lm_watchdog_phase(t->watchdog, t->at.step, "checkpoint");
+  lm_trainer_phase(t, t->at.step, "checkpoint");
   lm_status s = lm_saver_end(t->saver, err);
   if (s == LM_OK) {
     t->saved_step = step;
@@ -520,7 +520,7 @@ static lm_status write_rows(lm_trainer *t, const lm_metrics_row *row, lm_error *
 
 static lm_status check_replicas(lm_trainer *t, lm_error *err)
 {
-  lm_watchdog_phase(t->watchdog, t->at.step, "comparison of replicas");
+  lm_trainer_phase(t, t->at.step, "comparison of replicas");
   lm_status s =
       lm_check_replicas(t->comm, lm_model_params(t->model), t->k, lm_model_weights(t->model), t->compute, err);
   return s == LM_ENUMERIC ? lm_fail_in(err, s, "step %" PRIu64, t->at.step) : s;
@@ -569,7 +569,7 @@ static lm_status too_many_skipped(lm_trainer *t, const lm_step_result *r, lm_err
 static lm_status go_back(lm_trainer *t, lm_error *err)
 {
   bool found;
-  lm_watchdog_phase(t->watchdog, t->at.step, "rollback");
+  lm_trainer_phase(t, t->at.step, "rollback");
   LM_TRY(load(t, UINT64_MAX, &found, err));
   if (!found) LM_TRY(begin_anew(t, err));
   publish(t);

@@ -55,6 +55,9 @@ typedef struct lm_trainer {
   uint64_t started_step;
 } lm_trainer;
 
+/** Enter a phase of a step: for the watchdog, and for a profiler of the device. Local. @param phase  a literal */
+void lm_trainer_phase(lm_trainer *t, uint64_t step, const char *phase);
+
 /** Share a global batch among the ranks: t->first. Local. */
 void lm_trainer_share_batch(lm_trainer *t, uint64_t batch);
 
