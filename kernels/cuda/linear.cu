@@ -253,7 +253,7 @@ static void choose(plan *p, const char *what, const void *a, const void *b, cons
 
 static const plan *plan_for(const shape *of, const char *what, const void *a, const void *b, const void *bias)
 {
-  static std::vector<plan *> plans; /* a few dozen */
+  static std::vector<plan *> &plans = *new std::vector<plan *>; /* a few dozen, to the end of the process */
   for (const plan *p : plans)
     if (p->of.what == of->what && p->of.t == of->t && p->of.bias == of->bias && p->of.M == of->M && p->of.N == of->N &&
         p->of.K == of->K)

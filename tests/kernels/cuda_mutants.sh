@@ -1,0 +1,85 @@
+#!/bin/bash
+# tests/kernels/cuda_mutants.sh - break the CUDA kernels, one way at a time: do the tests and the emulator see it?
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# usage: make mutants, or tests/kernels/cuda_mutants.sh [BUILD [WORD]]: of the mutants whose names have WORD. Minutes.
+# Each mutant is compiled to PTX, linked into a module of its own, and run through tests/kernels/test_compare on the
+# emulator with every check on. One that passes is a hole in the tests.
+cd "$(dirname "$0")/../.." || exit 2
+build=${1:-build} word=${2-}
+emulator=$build/tests/cudaemu/lib
+[ -e "$emulator/libcudart.so.13" ] || { echo "cuda_mutants.sh: no $emulator/libcudart.so.13: make check builds it" >&2; exit 2; }
+setting() { sed -n "s/^$1 = //p" "$build/Makefile" | head -n 1; }
+nvcc=$(setting NVCC) cppflags=$(setting CUDA_CPPFLAGS) ldflags=$(setting CUDA_LDFLAGS)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+caught=0 missed=0
+
+compile() { # FOLDER FILE OBJECT
+  # shellcheck disable=SC2086
+  $nvcc -std=c++17 -O3 -lineinfo -gencode arch=compute_90a,code=compute_90a -Xcompiler -fPIC,-fvisibility=hidden -DHAVE_CONFIG_H \
+    -I"$build" -Isrc -I"$1" -I. $cppflags -c "$1/kernels/cuda/$2" -o "$3" 2>"$work/err" || { cat "$work/err" >&2; return 1; }
+}
+
+# The kernels as they are, once: a mutant compiles one file anew, or all that include a header.
+mkdir -p "$work/objects" "$work/tree/kernels"
+for file in kernels/cuda/*.cu; do compile . "${file##*/}" "$work/objects/$(basename "$file" .cu).o" || exit 2; done
+
+run_tests() { # of the module in $work; what the shell says of a test that was aborted is not wanted
+  (
+    export MPILM_CUDA_MODULE="$work/mpilm_cuda.so" MPILM_TEST_BACKEND=cuda LD_LIBRARY_PATH="$emulator"
+    export CUDAEMU_RACE=1 CUDAEMU_INIT=1 OMPI_MCA_ess_singleton_isolated=1
+    timeout 300 "$build/tests/kernels/test_compare" >"$work/out" 2>"$work/err" </dev/null
+  ) 2>/dev/null
+}
+
+mutant() { # NAME FILE PERL: the expression changes the file, or the script is out of date
+  case $1 in *"$word"*) ;; *) return ;; esac
+  local file objects=$work/mutant
+  rm -rf "$objects" "$work/tree/kernels/cuda"
+  cp -r "$work/objects" "$objects"
+  cp -r kernels/cuda "$work/tree/kernels/cuda"
+  perl -0pi -e "$3" "$work/tree/kernels/cuda/$2"
+  if cmp -s "kernels/cuda/$2" "$work/tree/kernels/cuda/$2"; then
+    echo "$1: does not apply to $2 any more"
+    missed=$((missed + 1))
+    return
+  fi
+  for file in "$2" $([[ $2 == *.cu ]] || grep -l "kernels/cuda/$2" kernels/cuda/*.cu | xargs -n 1 basename); do
+    [[ $file == *.h ]] || compile "$work/tree" "$file" "$objects/$(basename "$file" .cu).o" || exit 2
+  done
+  # shellcheck disable=SC2086
+  g++ -shared -o "$work/mpilm_cuda.so" "$objects"/*.o $ldflags -lcublasLt -lnccl -lcudart || exit 2
+  if run_tests; then
+    missed=$((missed + 1))
+    printf '%-45s NOT CAUGHT\n' "$1"
+  else
+    caught=$((caught + 1))
+    printf '%-45s %.90s\n' "$1" "$(cat "$work/err" "$work/out" | grep -aE -m 1 'cudaemu:|^not ok')"
+  fi
+}
+
+mutant "attention: keys not waited for" attention_mma.cu 's|wait_for_copies<0>\(\);\n(    __syncthreads\(\); /\* keys)|$1|'
+mutant "attention: no barrier before values" attention_mma.cu 's|__syncthreads\(\); /\* keys are there[^\n]*||'
+mutant "attention: values not waited for" attention_mma.cu 's|wait_for_copies<0>\(\);\n(    __syncthreads\(\); /\* values)|$1|'
+mutant "attention: no barrier before keys" attention_mma.cu 's|__syncthreads\(\); /\* values are there[^\n]*||'
+mutant "attention: sees itself not" attention_mma.cu 's|j > i \+ 8 \* half|j >= i + 8 * half|'
+mutant "attention: sees one key too many" attention_mma.cu 's|j <= i \+ 8 \* half|j <= i + 8 * half + 1|'
+mutant "attention: dq, tile not waited for" attention_mma.cu 's|wait_for_copies<0>\(\);\n(    __syncthreads\(\); /\* this tile)|$1|'
+mutant "attention: dq, no barrier" attention_mma.cu 's|__syncthreads\(\); /\* this tile is there[^\n]*||'
+mutant "attention: dropout of the other row" attention_mma.cu 's|odd \? i \+ 8 : i, p|odd ? i : i + 8, p|'
+mutant "mma: a fragment not transposed" mma.h 's|x4\.trans\.shared|x4.shared|'
+mutant "tiled attention: no barrier before a tile" attention.cu 's|__syncthreads\(\);||'
+mutant "tiled attention: no barrier behind a tile" attention.cu 's|(__syncthreads\(\);.*?)__syncthreads\(\);|$1|s'
+mutant "tiled attention: no __syncwarp" attention.cu 's|__syncwarp\(\);[^\n]*||'
+mutant "cross entropy: no barrier" cross_entropy.cu 's|__syncthreads\(\);||'
+mutant "cross entropy: padding has probability" cross_entropy.cu 's|v \+ k >= V|v + k > V|'
+mutant "cross entropy: a column too many" cross_entropy.cu 's|if \(v \+ k < V\) s.sum|if (v + k <= V) s.sum|'
+mutant "norm of heads: no barrier" norm.cu 's|__syncthreads\(\);||'
+mutant "embedding: no barrier" embedding.cu 's|__syncthreads\(\);||'
+mutant "sums: no barrier" sums.cu 's|__syncthreads\(\);||'
+mutant "few rows: no barrier" linear.cu 's|__syncthreads\(\);||'
+mutant "cache: no barrier" cache.cu 's|__syncthreads\(\);||'
+mutant "rope: a pair too many" rope.cu 's|; i < all;|; i <= all;|'
+echo "$caught passed, $missed failed"
+[ "$missed" -eq 0 ]
