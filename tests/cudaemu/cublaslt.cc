@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cublasLt.h>
 #include <vector>
 
@@ -528,6 +529,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
                0};
   const cublasStatus_t s = check(x, false);
   if (s) return s;
+  const char *any = getenv("CUDAEMU_CUBLAS");
+  if (any != nullptr && *any == '0') return CUBLAS_STATUS_NOT_SUPPORTED; /* as for a shape that the real one declines */
   for (uint32_t n = 0; n < 4 && (int)n < want; n++) {
     const Algorithm algorithm = {algorithm_magic, n, problem_of(x), n * 65536ul};
     if (algorithm.workspace > (p ? in<Preference>(p).workspace : 0)) break;

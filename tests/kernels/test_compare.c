@@ -167,8 +167,9 @@ static void compare(const lm_kernels *k, const call *c)
 {
   results want = {0}, one = {0};
   double worst = 0;
-  const char *where = "nothing";
+  const char *where = "nothing", *only = getenv("MPILM_TEST_ONLY"); /* operations whose names begin so */
 
+  if (only != NULL && strncmp(c->name, only, strlen(only)) != 0) return;
   omp_set_num_threads(1);
   execute(&want, &lm_kernels_ref, c);
   execute(&one, k, c);

@@ -1,6 +1,23 @@
 # tests/slurm/common.sh - a cluster for a test, and jobs on it. Sourced after tap.sh.
 # shellcheck shell=bash
 
+# The first of 30 ports in a row that nobody has: tests run side by side, and a port stays taken for a while after its end.
+free_ports() {
+  local try base port where rest taken=
+  while read -r _ where rest; do
+    [[ $where == *:* ]] && taken+=" $((16#${where##*:}))"
+  done < <(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null)
+  for ((try = 0; try < 400; try++)); do
+    base=$((17000 + ($$ + try * 7) % 400 * 30))
+    for port in $taken; do
+      [ "$port" -lt $base ] || [ "$port" -ge $((base + 30)) ] || continue 2
+    done
+    echo $base
+    return
+  done
+  return 1
+}
+
 # A cluster of N nodes in a folder of its own, stopped when the test ends. SKIP where that cannot be.
 cluster_begin() { # N
   local program
@@ -10,7 +27,8 @@ cluster_begin() { # N
   done
   unshare --pid --fork --mount --uts true 2>/dev/null || tap_skip_all "this machine does not allow namespaces"
   CLUSTER=$(mktemp -d /tmp/mpilm-cluster.XXXXXX) || exit 99
-  export CLUSTER CLUSTER_PORT=$((17000 + $$ % 400 * 30)) SLURM_CONF=$CLUSTER/etc/slurm.conf
+  CLUSTER_PORT=$(free_ports) || exit 99
+  export CLUSTER CLUSTER_PORT SLURM_CONF=$CLUSTER/etc/slurm.conf
   trap 'cluster down; rm -rf "$CLUSTER"' EXIT
   trap 'exit 99' TERM INT
   # Ranks of several nodes talk by TCP, over the loopback device. Most jobs do without looking at nodes and launchers.
