@@ -52,7 +52,8 @@ cluster kill node1
 ends_well dying "node2 dies in a step, node1 in a save"
 tap_is "$(sed -n 's/.*"ranks": \([0-9]*\).*/\1/p' dying/journal.jsonl | tr '\n' ' ')" "8 6 4 " \
   "it went on with 3 nodes, then with 2"
-tap_is "$(shown Restarts)" 2 "Slurm requeued it twice"
+# Slurm may give it nodes of which one has just died, and take them back before a rank starts.
+tap_like "$(shown Restarts)" '^[23]$' "Slurm requeued it twice, or once more for a start that came to nothing"
 cluster start node1 node2
 tap_ok $? "the nodes come back"
 
