@@ -65,7 +65,7 @@ static lm_status check(const lm_comm *comm, const lm_param_table *table, const l
   if (cfg->reproducible && cfg->device)
     return lm_fail(err, LM_EINVAL,
                    "run.reproducible: devices do not sum in one order for any number of ranks; want "
-                   "run.backend cpu, or run.reproducible false");
+                   "--backend=cpu, or run.reproducible false");
   if (cfg->micro < 1 || (cfg->reproducible && cfg->micro != 1))
     return lm_fail(err, LM_EINVAL, "micro-batches of %d sequences; want %s", cfg->micro,
                    cfg->reproducible ? "1 where run.reproducible is true" : "at least 1");
