@@ -388,11 +388,7 @@ lm_status lm_state_write_begin(lm_state_save **out, const lm_comm *comm, const c
   static uint64_t saves; /* of this process: fail_write@ckpt2 means the second */
   lm_state_save *w;
   *out = NULL;
-  lm_status s = lm_agree(comm, lm_alloc(&w, 1, sizeof *w, "a save", err), err);
-  if (s != LM_OK) {
-    free(w);
-    return s;
-  }
+  LM_TRY(lm_alloc_agreed(comm, &w, 1, sizeof *w, "a save", err));
   w->comm = comm;
   w->slices = slices;
   w->n = n;
@@ -400,7 +396,7 @@ lm_status lm_state_write_begin(lm_state_save **out, const lm_comm *comm, const c
   w->how.background = how->background && !how->together; /* only the main thread calls MPI */
   w->fails = lm_fault(LM_FAULT_FAIL_WRITE, ++saves);
   snprintf(w->path, sizeof w->path, "%s", path);
-  s = begin(w, err);
+  lm_status s = begin(w, err);
   if (s != LM_OK) {
     if (comm->rank == 0) unlink(w->part);
     release(w);

@@ -1,7 +1,6 @@
 /* tests/no_memory.c - the allocations of one rank fail, one after the other. */
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The linker (NO_MEMORY_FLAGS) sends the calls of our own code here; those of MPI and other libraries are their own.
- */
+/* The linker (NO_MEMORY_FLAGS) sends the calls of our own code here; those of MPI and other libraries are their own. */
 #include "tests/tap.h"
 
 #include <errno.h>

@@ -138,6 +138,15 @@ lm_status(lm_agree)(const lm_comm *comm, lm_status mine, lm_error *err)
   return e.status;
 }
 
+lm_status lm_alloc_agreed(const lm_comm *comm, void *out, size_t count, size_t size, const char *what, lm_error *err)
+{
+  lm_status s = lm_agree(comm, lm_alloc(out, count, size, what, err), err);
+  if (s == LM_OK) return LM_OK;
+  free(*(void **)out); /* of a rank that had it while another had none */
+  *(void **)out = NULL;
+  return s;
+}
+
 void lm_abort(const lm_comm *comm, const char *format, ...)
 {
   char text[1024];

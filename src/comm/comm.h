@@ -68,6 +68,14 @@ static inline lm_status lm_agreed(lm_status mine, lm_status all)
   })
 #endif
 
+/** Zeroed memory on every rank, or on none. Collective.
+ *  @param out    a pointer to the pointer that receives it; NULL on all ranks where one rank has none
+ *  @param count  elements of this rank; ranks may differ
+ *  @param what   the plural for the sentence: "no memory for <what> (<count> x <size> bytes)"
+ *  @return LM_ENOMEM of the lowest rank without */
+lm_status lm_alloc_agreed(const lm_comm *comm, void *out, size_t count, size_t size, const char *what,
+                          lm_error *err) LM_NODISCARD;
+
 /** End the job at once from one rank, saying why: for failures that can no longer be agreed on. Local. */
 _Noreturn void lm_abort(const lm_comm *comm, const char *format, ...) LM_PRINTF(2, 3);
 

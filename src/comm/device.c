@@ -13,7 +13,7 @@ lm_status lm_device_comm_new(lm_device_comm **out, const lm_comm *comm, const lm
   *out = NULL;
   LM_TRY(lm_agree(comm, comm->rank == 0 ? fabric->make_id(id, err) : LM_OK, err));
   lm_bcast(comm, id, sizeof id, 0);
-  lm_status s = lm_agree(comm, lm_alloc(out, 1, sizeof **out, "the ranks' devices", err), err);
+  lm_status s = lm_alloc_agreed(comm, out, 1, sizeof **out, "the ranks' devices", err);
   if (s == LM_OK) {
     (*out)->fabric = fabric;
     s = lm_agree(comm, fabric->join(&(*out)->group, id, comm->rank, comm->size, marks, seconds, err), err);

@@ -281,7 +281,7 @@ static lm_status plan_local(lm_parts *p, const lm_documents_config *cfg, lm_erro
 lm_status lm_parts_plan(lm_parts **out, const lm_comm *comm, lm_documents *d, const lm_documents_config *cfg,
                         uint64_t part_bytes, lm_error *err)
 {
-  lm_status s = lm_agree(comm, lm_alloc(out, 1, sizeof **out, "the plan of reading", err), err);
+  lm_status s = lm_alloc_agreed(comm, out, 1, sizeof **out, "the plan of reading", err);
   if (s == LM_OK) {
     **out = (lm_parts){.documents = d,
                        .part_bytes = part_bytes > 0 ? part_bytes : LM_PART_BYTES,

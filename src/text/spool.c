@@ -226,7 +226,7 @@ lm_status lm_spool_open(lm_spool **out, const lm_comm *comm, const char *near, u
                         lm_error *err)
 {
   lm_spool *s = NULL;
-  LM_TRY(lm_agree(comm, lm_alloc(&s, 1, sizeof *s, "the spool", err), err));
+  LM_TRY(lm_alloc_agreed(comm, &s, 1, sizeof *s, "the spool", err));
   *s = (lm_spool){
       .rank = comm->rank, .size = comm->size, .width = width, .lock = -1, .job = job, .fd = -1, .journal = -1};
   lm_status status = name_folder(s, near, err);

@@ -424,7 +424,7 @@ static lm_status share_first_bad(struct tokenizer *t, char out[512], lm_error *e
     lm_part_id id;
     uint64_t none;
   } mine = {.id = t->first_bad, .none = lm_documents_count(t->documents)->bad == 0}, *all = NULL;
-  LM_TRY(lm_agree(t->comm, lm_alloc(&all, (size_t)t->comm->size, sizeof *all, "the skipped records", err), err));
+  LM_TRY(lm_alloc_agreed(t->comm, &all, (size_t)t->comm->size, sizeof *all, "the skipped records", err));
   lm_allgather(t->comm, &mine, sizeof mine, all);
   int first = -1;
   for (int r = 0; r < t->comm->size; r++)

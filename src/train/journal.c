@@ -281,7 +281,7 @@ lm_status lm_journal_open(lm_journal **out, const lm_comm *comm, const char *run
   char(*hosts)[64];
   *out = NULL;
   *slowest_save = 0;
-  LM_TRY(lm_agree(comm, lm_alloc(&hosts, (size_t)comm->size, sizeof *hosts, "the names of hosts", err), err));
+  LM_TRY(lm_alloc_agreed(comm, &hosts, (size_t)comm->size, sizeof *hosts, "the names of hosts", err));
   lm_allgather(comm, comm->host, sizeof comm->host, hosts);
   lm_status s = LM_OK;
   if (comm->rank == 0) s = begin_rank0(out, run, hosts, comm->size, allowed, slowest_save, err);

@@ -2,8 +2,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/tap.h"
 
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* A leak checker sees what the others did not give back. */
+static void memory_of_one(const lm_comm *comm, int bad)
+{
+  lm_error err = {0};
+  void *p = &err;
+  tap_alone(lm_alloc_agreed, bad, lm_alloc_agreed(comm, &p, comm->rank == bad ? SIZE_MAX : 3, 8, "the numbers", &err),
+            LM_ENOMEM, &err, "no memory for the numbers");
+  tap_ok(p == NULL, "where one rank has none, none has");
+  char *bytes;
+  tap_ok(lm_alloc_agreed(comm, &bytes, 3, 1, "the bytes", &err) == LM_OK && bytes[0] + bytes[1] + bytes[2] == 0,
+         "where all have, it is zeroed");
+  free(bytes);
+}
 
 int main(int argc, char **argv)
 {
@@ -19,6 +35,7 @@ int main(int argc, char **argv)
     snprintf(want, sizeof want, "disk %d is full", bad);
     tap_alone(lm_agree, bad, all, LM_EIO, &err, want);
     tap_ok(strcmp(err.host, comm.host) == 0, "its host is named");
+    memory_of_one(&comm, bad);
   }
   lm_status mine = lm_fail(&err, comm.rank == comm.size - 1 ? LM_ENOMEM : LM_EINVAL, "from %d", comm.rank);
   lm_status all = lm_agree(&comm, mine, &err);
