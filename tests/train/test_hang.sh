@@ -71,18 +71,29 @@ tap_alone lm_check_replicas 1 "step 6: replicas differ: final_norm/weight is not
   "${MPIRUN:-mpirun}" -n 3 "$MPILM" train config.yaml --run.folder=flipped --run.check_replicas=3
 tap_exit 0 "without a flip" -- train 3 unflipped --run.check_replicas=3
 
-# A suspended job does not age: all ranks are stopped for longer than the limit, then go on.
-train 2 suspended --run.steps=3000 --checkpoint.every=0 --run.hang_timeout=2 --log.every=1000 >log 2>&1 &
+# A suspended job does not age: all ranks are stopped for longer than the limit, then go on, to the end asked for.
+steps_of() { # FOLDER
+  wc -l 2>/dev/null <"$1/metrics.jsonl" || echo 0
+}
+has_more_than() { # STEPS FOLDER: waits for it
+  for _ in $(seq 200); do
+    [ "$(steps_of "$2")" -gt "$1" ] && return
+    sleep 0.1
+  done
+  return 1
+}
+train 2 suspended --run.steps=1000000 --checkpoint.every=0 --run.hang_timeout=2 --log.every=1000 >log 2>&1 &
 launcher=$!
-for _ in $(seq 100); do
-  [ "$(wc -l 2>/dev/null <suspended/metrics.jsonl)" -ge 3 ] 2>/dev/null && break
-  sleep 0.1
-done
+has_more_than 2 suspended
 pids=$(for p in $(pgrep -f "run.folder=suspended"); do
   [ "$(cat "/proc/$p/comm" 2>/dev/null)" = mpilm ] && echo "$p"
 done)
 # shellcheck disable=SC2086
-kill -STOP $pids && sleep 4 && kill -CONT $pids
+kill -STOP $pids && sleep 4 && before=$(steps_of suspended) && kill -CONT $pids
+has_more_than "$before" suspended
+tap_ok $? "a job that was suspended for longer goes on"
+# shellcheck disable=SC2086
+kill -TERM $pids
 wait $launcher
-tap_is $? 0 "a job that was suspended for longer goes on to its end"
+tap_is $? 75 "and stops when it is asked to"
 tap_end
