@@ -5,8 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Up to this many tokens, looking at all of them for the lowest rank is faster than keeping lists. */
-enum { SCAN_MAX = 96 };
+enum {
+  SCAN_MAX = 96, /* up to this many tokens, looking at all of them for the lowest rank is faster than keeping lists */
+  WINDOW = 1 << 14, /* bytes of a gigantic piece that are merged at a time: what belongs to them stays in a cache */
+  OVERLAP = 8       /* tokens that are merged again with the bytes behind them, where that is enough */
+};
 
 void lm_merger_free(lm_merger *m)
 {
@@ -213,9 +216,76 @@ static lm_status merge_long(lm_merger *m, size_t *n, lm_error *err)
   return LM_OK;
 }
 
+static lm_status append(const lm_merger *m, size_t n, lm_ids *out, lm_error *err)
+{
+  LM_TRY(lm_grow(&out->data, &out->capacity, out->size + n, sizeof *out->data, err));
+  memcpy(out->data + out->size, m->ids, n * sizeof *m->ids);
+  out->size += n;
+  return LM_OK;
+}
+
+/* ---- gigantic pieces ----
+ * They are merged in windows. Say that the text before a place is merged to tokens of which the last is x, and the text
+ * behind it to tokens of which the first is y, and that the text of x and y alone is merged to x y again. Then the
+ * tokens of both sides are those of the whole. For suppose that merges cross the place. Up to the first of them nothing
+ * crosses the ends of x and of y, so what is merged between these ends, and in which order, is what is merged in their
+ * text alone: what is lowest and leftmost of all is so among these. The same merge crosses the place there, and x y is
+ * not what comes out. */
+
+/* The tokens of n bytes, into m->ids. @param[in,out] n  bytes, then tokens */
+static lm_status merge_window(lm_merger *m, const char *text, size_t *n, lm_error *err)
+{
+  LM_TRY(reserve(m, *n, err));
+  LM_TRY(begin(m, text, *n, err));
+  return merge_long(m, n, err);
+}
+
+/* Is the text of two tokens, which meet at `place`, merged to those two again? */
+static lm_status meet(lm_merger *m, const char *place, const uint32_t both[2], bool *good, lm_error *err)
+{
+  size_t left = m->v->tokens[both[0]].n, n = left + m->v->tokens[both[1]].n;
+  LM_TRY(merge_window(m, place - left, &n, err));
+  *good = n == 2 && memcmp(m->ids, both, sizeof m->ids[0] * 2) == 0;
+  return LM_OK;
+}
+
+/* Drop the last tokens of a piece. @return their bytes */
+static size_t drop(const lm_merger *m, lm_ids *out, size_t count)
+{
+  size_t bytes = 0;
+  for (; count > 0; count--) bytes += m->v->tokens[out->data[--out->size]].n;
+  return bytes;
+}
+
+/* *done is false, and `out` is as it was, where it cannot be done so. */
+static lm_status merge_windows(lm_merger *m, const char *piece, size_t n, lm_ids *out, bool *done, lm_error *err)
+{
+  size_t first = out->size, at = 0, overlap = OVERLAP;
+  for (size_t merged = 0; merged < 4 * n;) { /* places that hold together from afar are not worth more */
+    size_t place = out->size, length = n - at < WINDOW ? n - at : WINDOW, end = at + length;
+    bool good = true;
+    merged += length;
+    LM_TRY(merge_window(m, piece + at, &length, err));
+    LM_TRY(append(m, length, out, err));
+    if (place > first) LM_TRY(meet(m, piece + at, out->data + place - 1, &good, err));
+    *done = good && end == n;
+    if (*done) return LM_OK;
+    if (!good) out->size = place;
+    overlap = good ? OVERLAP : 2 * overlap;
+    if (out->size - first <= overlap) break;
+    at = (good ? end : at) - drop(m, out, overlap);
+  }
+  out->size = first;
+  *done = false;
+  return LM_OK;
+}
+
 lm_status lm_merge_piece(lm_merger *m, const char *piece, size_t n, lm_ids *out, lm_error *err)
 {
   enum { PIECE_MAX = INT32_MAX / 2 }; /* so that places and entries of lists fit in 32 bits */
+  bool done = false;
+  if (n > 2 * WINDOW) LM_TRY(merge_windows(m, piece, n, out, &done, err));
+  if (done) return LM_OK;
   if (n > PIECE_MAX)
     return lm_fail(err, LM_EINVAL, "a piece of %zu bytes that no pattern splits; at most %d are supported", n,
                    PIECE_MAX);
@@ -225,8 +295,5 @@ lm_status lm_merge_piece(lm_merger *m, const char *piece, size_t n, lm_ids *out,
     n = merge_short(m, n);
   else
     LM_TRY(merge_long(m, &n, err));
-  LM_TRY(lm_grow(&out->data, &out->capacity, out->size + n, sizeof *out->data, err));
-  memcpy(out->data + out->size, m->ids, n * sizeof *m->ids);
-  out->size += n;
-  return LM_OK;
+  return append(m, n, out, err);
 }

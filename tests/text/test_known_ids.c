@@ -353,7 +353,13 @@ static double cpu_seconds(void)
  */
 static void test_linear(void)
 {
-  static const struct {
+  static char random[(1 << 16) + 1]; /* letters that come back too late for any cache */
+  uint32_t seed = 1;
+  for (size_t i = 0; i + 1 < sizeof random; i++) {
+    seed = seed * 1664525u + 1013904223u;
+    random[i] = (char)('a' + (seed >> 16) % 26);
+  }
+  const struct {
     const char *unit, *tail, *name;
     size_t n;
   } runs[] = {{"a", "", "letters", 1 << 18},
@@ -363,7 +369,8 @@ static void test_linear(void)
               {"xq", "", "a word that does not merge", 1 << 17},
               {"A", "", "capitals", 1 << 18},
               {" \n", "x", "line ends", 1 << 17},
-              {"\xff", "", "bytes", 1 << 18}};
+              {"\xff", "", "bytes", 1 << 18},
+              {random, "", "random letters", 4}};
   uint32_t ends[2];
   for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++)
     for (int v = GPT2; v <= O200K; v++) {

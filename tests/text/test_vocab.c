@@ -340,64 +340,112 @@ static void test_bpe(void)
 
 /* ---- merging, against its definition ---- */
 
-enum { N_MERGES = 150 };
+enum { N_MERGES = 150, N_IDS = 256 + N_MERGES, GIGANTIC = 48000 };
 
-/* Merge the lowest pair, the leftmost of equals, until there is none: quadratic and plain. @return ids left */
-static size_t merge_plainly(const uint32_t merges[][2], uint32_t *ids, size_t n)
+typedef struct plain_merges {
+  uint16_t rank[N_IDS][N_IDS]; /* of a pair of tokens; UINT16_MAX where they do not merge */
+  uint32_t joined[UINT16_MAX]; /* [rank] */
+} plain_merges;
+
+static plain_merges plain_rules;
+
+static void forget_rules(void)
 {
-  for (;;) {
-    size_t best = N_MERGES, where = 0;
-    for (size_t i = 0; i + 1 < n; i++)
-      for (size_t m = 0; m < best; m++)
-        if (merges[m][0] == ids[i] && merges[m][1] == ids[i + 1]) best = m, where = i;
-    if (best == N_MERGES) return n;
-    ids[where] = (uint32_t)(256 + best);
-    for (size_t i = where + 1; i + 1 < n; i++) ids[i] = ids[i + 1];
-    n--;
+  memset(plain_rules.rank, 0xff, sizeof plain_rules.rank);
+}
+
+static void add_rule(size_t rank, uint32_t left, uint32_t right, uint32_t joined)
+{
+  plain_rules.rank[left][right] = (uint16_t)rank;
+  plain_rules.joined[rank] = joined;
+}
+
+/* Merge the pair of the lowest rank, the leftmost of equals, until there is none: quadratic and plain. @return ids left
+ */
+static size_t merge_plainly(uint32_t *ids, size_t n)
+{
+  static uint16_t ranks[GIGANTIC];
+  const plain_merges *p = &plain_rules;
+  for (size_t i = 0; i + 1 < n; i++) ranks[i] = p->rank[ids[i]][ids[i + 1]];
+  for (;; n--) {
+    uint16_t best = UINT16_MAX;
+    size_t where = 0;
+    for (size_t i = 0; i + 1 < n; i++) best = ranks[i] < best ? ranks[i] : best;
+    if (best == UINT16_MAX) return n;
+    while (ranks[where] != best) where++;
+    ids[where] = p->joined[best];
+    memmove(ids + where + 1, ids + where + 2, (n - where - 2) * sizeof *ids);
+    memmove(ranks + where, ranks + where + 1, (n - where - 2) * sizeof *ranks);
+    if (where > 0) ranks[where - 1] = p->rank[ids[where - 1]][ids[where]];
+    if (where + 2 < n) ranks[where] = p->rank[ids[where]][ids[where + 1]];
   }
 }
 
 /* Merges of random tokens over the letters a, b, c, no bytes twice. */
-static lm_vocab *random_vocab(uint32_t merges[N_MERGES][2], uint32_t *state)
+static lm_vocab *random_vocab(uint32_t *state)
 {
+  static uint32_t merges[N_MERGES][2];
   lm_vocab *v = NULL;
   lm_error err = {0};
+  forget_rules();
   for (size_t n = 0; n < N_MERGES;) {
     for (int k = 0; k < 2; k++) {
       uint32_t pick = draw(state, (uint32_t)n + 3);
       merges[n][k] = pick < 3 ? 'a' + pick : 256 + pick - 3;
     }
     lm_vocab_free(v);
-    n += lm_vocab_from_merges(&v, (const uint32_t(*)[2])merges, n + 1, LM_PATTERN_GPT2, &err) == LM_OK;
+    if (lm_vocab_from_merges(&v, (const uint32_t(*)[2])merges, n + 1, LM_PATTERN_GPT2, &err) != LM_OK) continue;
+    add_rule(n, merges[n][0], merges[n][1], (uint32_t)(256 + n));
+    n++;
   }
   return v;
 }
 
+/* Letters from 'a' on; with `repeats`, most are the one 3 before, so that equal words meet. Their ids are `plain`. */
+static void draw_letters(char *text, uint32_t *plain, uint32_t first, size_t n, uint32_t letters, bool repeats,
+                         uint32_t *state)
+{
+  for (size_t i = 0; i < n; i++) {
+    text[i] = repeats && i >= 3 && draw(state, 8) > 0 ? text[i - 3] : (char)('a' + draw(state, letters));
+    plain[i] = first + (uint32_t)(text[i] - 'a');
+  }
+}
+
+/* Are the ids of a text those of the definition? @param first  id of the letter a */
+static bool merges_as_defined(lm_encoder *e, const lm_vocab *v, uint32_t first, size_t n, uint32_t letters,
+                              bool repeats, uint32_t *state)
+{
+  static char text[GIGANTIC];
+  static uint32_t plain[GIGANTIC];
+  lm_ids ids = {0};
+  lm_error err = {0};
+  draw_letters(text, plain, first, n, letters, repeats, state);
+  size_t left = merge_plainly(plain, n);
+  bool same = true;
+  for (int twice = 0; twice < 2; twice++) { /* the second time from the cache */
+    ids.size = 0;
+    same &= lm_encode(e, text, n, false, &ids, &err) == LM_OK && ids.size == left &&
+            memcmp(ids.data, plain, left * sizeof *plain) == 0 && decodes_to(v, &ids, text, n);
+  }
+  lm_ids_free(&ids);
+  return same;
+}
+
 static void test_merging(void)
 {
-  static uint32_t merges[N_MERGES][2], plain[1200];
-  char text[1200];
   uint32_t state = 5;
   lm_error err = {0};
-  lm_vocab *v = random_vocab(merges, &state), *again = NULL;
+  lm_vocab *v = random_vocab(&state), *again = NULL;
   lm_encoder *e;
-  lm_ids ids = {0};
-  bool same = true, back = true;
+  bool same = true;
   tap_ok(v != NULL && lm_vocab_size(v) == 256 + N_MERGES + 1, "a vocabulary of random merges");
   tap_ok(lm_encoder_new(&e, v, &err) == LM_OK, "its encoder");
-  for (int round = 0; round < 300; round++) {
-    size_t n = 1 + draw(&state, round % 2 == 0 ? 40 : 1199); /* below and above where the heap takes over */
-    for (size_t i = 0; i < n; i++) plain[i] = (uint8_t)(text[i] = (char)('a' + draw(&state, 3)));
-    size_t left = merge_plainly((const uint32_t(*)[2])merges, plain, n);
-    for (int twice = 0; twice < 2; twice++) { /* the second time from the cache */
-      ids.size = 0;
-      same &= lm_encode(e, text, n, false, &ids, &err) == LM_OK && ids.size == left &&
-              memcmp(ids.data, plain, left * sizeof *plain) == 0;
-      back &= decodes_to(v, &ids, text, n);
-    }
-  }
-  tap_ok(same, "random words: the ids of the definition");
-  tap_ok(back, "and they decode to the text");
+  for (int round = 0; round < 300; round++) /* below and above where the lists take over */
+    same &= merges_as_defined(e, v, 'a', 1 + draw(&state, round % 2 == 0 ? 40 : 1199), 3, false, &state);
+  tap_ok(same, "random words: the ids of the definition, and they decode to the text");
+  for (uint32_t k = 0; k < 6; k++) /* these are merged in windows */
+    tap_ok(merges_as_defined(e, v, 'a', GIGANTIC - draw(&state, GIGANTIC / 4), 1 + k % 3, k >= 3, &state),
+           "a gigantic word of %u letters%s: the ids of the definition", 1 + k % 3, k >= 3 ? ", repeated" : "");
   tap_ok(lm_vocab_save(v, FILE_NAME, &err) == LM_OK &&
              lm_vocab_load(&again, FILE_NAME, LM_PATTERN_O200K, &err) == LM_OK,
          "saved and loaded: %s", err.text);
@@ -406,22 +454,56 @@ static void test_merging(void)
          "the same vocabulary");
   tap_ok(same_ids(again, "abcabcabba", ids_of(v, "abcabcabba", 10, false)), "the same ids");
   remove_file(FILE_NAME);
-  lm_ids_free(&ids);
   lm_encoder_free(e);
   lm_vocab_free(v);
   lm_vocab_free(again);
 }
 
+/* Merges of each letter with the next one, the last letters first: how a run of letters is merged is decided at its
+ * end. "abcd" is ab cd, "abcde" is a bc de. */
+static void test_decided_at_the_end(void)
+{
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  enum { LETTERS = sizeof letters - 1, RUNS = 30000 };
+  static char text[RUNS * LETTERS];
+  static uint32_t merges[LETTERS - 1][2], want[RUNS * LETTERS];
+  uint32_t state = 7;
+  size_t n = 0, left = 0;
+  lm_vocab *v;
+  lm_encoder *e;
+  lm_error err = {0};
+  lm_ids ids = {0};
+  for (size_t i = 0; i + 1 < LETTERS; i++) {
+    merges[LETTERS - 2 - i][0] = (uint8_t)letters[i];
+    merges[LETTERS - 2 - i][1] = (uint8_t)letters[i + 1];
+  }
+  tap_ok(lm_vocab_from_merges(&v, (const uint32_t(*)[2])merges, LETTERS - 1, LM_PATTERN_GPT2, &err) == LM_OK &&
+             lm_encoder_new(&e, v, &err) == LM_OK,
+         "a vocabulary of neighbours in the alphabet");
+  for (int run = 0; run < RUNS; run++) {
+    uint32_t from = draw(&state, 8), to = LETTERS / 2 + draw(&state, LETTERS / 2);
+    memcpy(text + n, letters + from, to - from);
+    n += to - from;
+    if ((to - from) % 2 == 1) want[left++] = (uint8_t)letters[from++];
+    for (; from < to; from += 2) want[left++] = 256 + LETTERS - 2 - from;
+  }
+  tap_ok(lm_encode(e, text, n, false, &ids, &err) == LM_OK && ids.size == left &&
+             memcmp(ids.data, want, left * sizeof *want) == 0,
+         "runs that are decided at their end, %zu letters without a space", n);
+  lm_ids_free(&ids);
+  lm_encoder_free(e);
+  lm_vocab_free(v);
+}
+
 /* Every piece of text, whatever its neighbours and wherever its buffer ends, has the ids of the plain definition. */
 static void test_random_text(void)
 {
-  static uint32_t merges[N_MERGES][2];
   static const char *const bits[] = {
       "a",  "b",    "ab",       "cab",          " ",        "  ", "\n", "'s", "'LL",  "12",
       "a1", "\xff", "\xc3\xa9", "\xe6\x97\xa5", "\xcc\x81", "C",  "!?", "\t", "\r\n", "abcabcabcabcabcabcabc"};
   uint32_t state = 11;
   lm_error err = {0};
-  lm_vocab *v = random_vocab(merges, &state);
+  lm_vocab *v = random_vocab(&state);
   lm_encoder *e;
   bool back = true, same = true;
   tap_ok(lm_encoder_new(&e, v, &err) == LM_OK, "an encoder");
@@ -443,7 +525,7 @@ static void test_random_text(void)
       uint32_t plain[512];
       length = lm_split_next(LM_PATTERN_GPT2, text + i, n - i);
       for (size_t k = 0; k < length; k++) plain[k] = (uint8_t)text[i + k];
-      size_t left = merge_plainly((const uint32_t(*)[2])merges, plain, length);
+      size_t left = merge_plainly(plain, length);
       same &= at + left <= ids.size && memcmp(ids.data + at, plain, left * sizeof *plain) == 0;
       at += left;
     }
@@ -517,25 +599,12 @@ static lm_vocab *load_shuffled(const shuffled *w)
   return v;
 }
 
-static size_t merge_shuffled(const shuffled *w, uint32_t *ids, size_t n)
-{
-  for (;;) {
-    size_t best = w->n_merges, where = 0;
-    for (size_t i = 0; i + 1 < n; i++)
-      for (size_t m = 0; m < best; m++)
-        if (w->merges[m][0] == ids[i] && w->merges[m][1] == ids[i + 1]) best = m, where = i;
-    if (best == w->n_merges) return n;
-    ids[where] = w->merges[best][2];
-    for (size_t i = where + 1; i + 1 < n; i++) ids[i] = ids[i + 1];
-    n--;
-  }
-}
-
 static void test_shuffled(void)
 {
-  uint32_t state = 3, plain[400];
-  bool same = true, has_no_end = true;
-  for (int round = 0; round < 60; round++) {
+  enum { ROUNDS = 60 };
+  uint32_t state = 3;
+  bool same = true, gigantic = true, has_no_end = true;
+  for (int round = 0; round < ROUNDS; round++) {
     shuffled w = {0};
     lm_encoder *e;
     lm_error err = {0};
@@ -545,24 +614,17 @@ static void test_shuffled(void)
       same = false;
       break;
     }
+    forget_rules();
+    for (size_t i = 0; i < w.n_merges; i++) add_rule(i, w.merges[i][0], w.merges[i][1], w.merges[i][2]);
     has_no_end &= lm_vocab_end_of_text(v) == LM_NO_ID;
-    for (int k = 0; k < 10; k++) {
-      char text[400];
-      lm_ids ids = {0};
-      size_t n = 150 + draw(&state, 250); /* long enough for lists; few letters, so that equal tokens meet */
-      uint32_t letters = 1 + draw(&state, 3);
-      for (size_t i = 0; i < n; i++) /* most letters repeat the one 3 before, so that equal words meet */
-        text[i] = i >= 3 && draw(&state, 8) > 0 ? text[i - 3] : (char)('a' + draw(&state, letters));
-      for (size_t i = 0; i < n; i++) plain[i] = (uint32_t)(text[i] - 'a');
-      size_t left = merge_shuffled(&w, plain, n);
-      same &= lm_encode(e, text, n, false, &ids, &err) == LM_OK && ids.size == left &&
-              memcmp(ids.data, plain, left * sizeof *plain) == 0;
-      lm_ids_free(&ids);
-    }
+    for (int k = 0; k < 10; k++) /* long enough for lists; few letters, so that equal tokens meet */
+      same &= merges_as_defined(e, v, 0, 150 + draw(&state, 250), 1 + draw(&state, 3), true, &state);
+    if (round < 3) gigantic &= merges_as_defined(e, v, 0, GIGANTIC - 8000, 2, true, &state);
     lm_encoder_free(e);
     lm_vocab_free(v);
   }
   tap_ok(same, "merges in random order: the ids of the definition, in long pieces too");
+  tap_ok(gigantic, "and in gigantic ones");
   tap_ok(has_no_end, "a vocabulary without special tokens has no end of text");
 }
 
@@ -581,6 +643,7 @@ int main(int argc, char **argv)
   test_ranks();
   test_bpe();
   test_merging();
+  test_decided_at_the_end();
   test_random_text();
   test_shuffled();
   return tap_end();
