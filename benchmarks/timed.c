@@ -140,6 +140,20 @@ TIMED(sgd,
 TIMED(sum, (double *sum, const float *x, size_t n), (sum, x, n), 0, 4.0 * (double)n)
 TIMED(sum_squares, (double *sum, const float *x, size_t n), (sum, x, n), 0, 4.0 * (double)n)
 
+static double elements_of(const lm_slices *s)
+{
+  double n = 0;
+  for (size_t i = 0; i < s->n; i++) n += (double)s->host[i].n;
+  return n;
+}
+
+TIMED(adamw_all,
+      (lm_dtype t, const lm_slices *s, const float *g, const lm_adamw_config *cfg, float lr, float scale, int64_t step),
+      (t, s, g, cfg, lr, scale, step), 0, elements_of(s) * (28 + (t != LM_F32 ? 2 : 0)))
+TIMED(sgd_all, (lm_dtype t, const lm_slices *s, const float *g, const lm_sgd_config *cfg, float lr, float scale),
+      (t, s, g, cfg, lr, scale), 0, elements_of(s) * (20 + (t != LM_F32 ? 2 : 0)))
+TIMED(sum_squares_all, (double *sums, const lm_slices *s, const float *g), (sums, s, g), 0, 4 * elements_of(s))
+
 const lm_kernels *lm_timed_table(const lm_kernels *k)
 {
   static lm_kernels table;
@@ -151,5 +165,6 @@ const lm_kernels *lm_timed_table(const lm_kernels *k)
   SET(linear_fwd), SET(linear_bwd_input), SET(linear_bwd_weight), SET(gelu_fwd), SET(gelu_bwd);
   SET(swiglu_fwd), SET(swiglu_bwd), SET(dropout), SET(attention_fwd), SET(attention_bwd), SET(cross_entropy);
   SET(adamw), SET(sgd), SET(sum), SET(sum_squares);
+  if (k->on_device) SET(adamw_all), SET(sgd_all), SET(sum_squares_all);
   return &table;
 }

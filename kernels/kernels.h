@@ -72,6 +72,26 @@ typedef struct lm_sgd_config {
   float decay;    /* >= 0, scaled by lr at each step */
 } lm_sgd_config;
 
+/** What an update works on of one tensor, as adamw and sgd take it, but for its gradient, which lies at g + g_at of
+ * what the call says. A sum of squares reads that alone. Plain data. */
+typedef struct lm_slice {
+  float *w, *m, *v;
+  void *w16;
+  size_t g_at, n;
+  bool decayed; /* false: the config's decay is 0 for it */
+} lm_slice;
+
+/** Tensors that an operation takes all at once. Made by lm_slices_new(), in kernels/slices.h. */
+typedef struct lm_slices {
+  lm_slice *host; /* [n] */
+  size_t n;
+  lm_slice
+      *pieces; /* on a device, in its memory: the slices, cut into pieces of LM_PIECE elements at most; else NULL */
+  size_t n_pieces;
+  uint32_t *first; /* [n + 1], likewise: slice i is pieces[first[i]] up to pieces[first[i + 1]] */
+} lm_slices;
+enum { LM_PIECE = 8192 };
+
 enum { LM_FEW_ROWS = 16 };
 
 typedef struct lm_kernels {
@@ -209,6 +229,14 @@ typedef struct lm_kernels {
    *  w, m, g [n] f32; m may be NULL: u = g' then. w16 as for adamw. */
   void (*sgd)(lm_dtype t, float *w, float *m, const float *g, void *w16, size_t n, const lm_sgd_config *cfg, float lr,
               float scale);
+
+  /** adamw, sgd and sum_squares of all slices, to the same bits as one after another: a device is kept busy by one
+   *  launch, not by hundreds. Called through kernels/slices.h. Only where memory is on a device; NULL elsewhere.
+   *  sums [s->n] */
+  void (*adamw_all)(lm_dtype t, const lm_slices *s, const float *g, const lm_adamw_config *cfg, float lr, float scale,
+                    int64_t step);
+  void (*sgd_all)(lm_dtype t, const lm_slices *s, const float *g, const lm_sgd_config *cfg, float lr, float scale);
+  void (*sum_squares_all)(double *sums, const lm_slices *s, const float *g);
 } lm_kernels;
 
 typedef enum lm_backend { LM_BACKEND_CPU, LM_BACKEND_CUDA, LM_BACKEND_AUTO, LM_BACKEND_REF } lm_backend;

@@ -116,6 +116,10 @@ void lm_adamw_cuda(lm_dtype t, float *w, float *m, float *v, const float *g, voi
                    const lm_adamw_config *cfg, float lr, float scale, int64_t step);
 void lm_sgd_cuda(lm_dtype t, float *w, float *m, const float *g, void *w16, size_t n, const lm_sgd_config *cfg,
                  float lr, float scale);
+void lm_adamw_all_cuda(lm_dtype t, const lm_slices *s, const float *g, const lm_adamw_config *cfg, float lr,
+                       float scale, int64_t step);
+void lm_sgd_all_cuda(lm_dtype t, const lm_slices *s, const float *g, const lm_sgd_config *cfg, float lr, float scale);
+void lm_sum_squares_all_cuda(double *sums, const lm_slices *s, const float *g);
 
 /** Start cuBLASLt. Local. LM_EINVAL, LM_ENOMEM. */
 lm_status lm_cuda_linear_start(lm_error *err);

@@ -1,10 +1,31 @@
-/* kernels/cuda/optimizer.cu - AdamW and SGD, with the rounded copy of the weights. */
+/* kernels/cuda/optimizer.cu - AdamW and SGD, with the rounded copy of the weights: one tensor, or all in one launch. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernels/cuda/device.h"
 
 #include <math.h>
 
-enum { THREADS = 256 };
+enum { THREADS = 256, PACK = 4 };
+
+/* A block has a piece: one of a list, or that of its number of a tensor. Both ways are the same code, so the bits are
+ * the same too. Its elements come in packs where all tensors of the piece are aligned for it. */
+template <typename E, typename F>
+static __device__ __forceinline__ void each_pack(const lm_slice *list, const lm_slice &whole, const float *all_g, F f)
+{
+  const lm_slice s = list != NULL ? list[blockIdx.x] : whole;
+  const float *g = all_g + s.g_at;
+  size_t begin = list != NULL ? 0 : static_cast<size_t>(blockIdx.x) * LM_PIECE;
+  size_t end = s.n - begin < LM_PIECE ? s.n : begin + LM_PIECE;
+  uintptr_t floats = reinterpret_cast<uintptr_t>(s.w) | reinterpret_cast<uintptr_t>(s.m) |
+                     reinterpret_cast<uintptr_t>(s.v) | reinterpret_cast<uintptr_t>(g);
+  bool wide = floats % 16 == 0 && reinterpret_cast<uintptr_t>(s.w16) % (PACK * sizeof(E)) == 0;
+#pragma unroll 2
+  for (size_t i = begin + threadIdx.x * PACK; i < end; i += THREADS * PACK) {
+    if (wide && i + PACK <= end)
+      f(std::integral_constant<int, PACK>{}, s, g, i);
+    else
+      for (size_t k = i; k < i + PACK && k < end; k++) f(std::integral_constant<int, 1>{}, s, g, k);
+  }
+}
 
 /* What a step needs, worked out in double. */
 struct adamw_step {
@@ -14,41 +35,29 @@ struct adamw_step {
   float scale;
 };
 
-template <typename E, int W>
+template <typename E>
 static __global__ void __launch_bounds__(THREADS)
-    adamw_kernel(float *w, float *m, float *v, const float *g, E *w16, size_t n, adamw_step a)
+    adamw_kernel(const lm_slice *list, lm_slice whole, const float *all_g, adamw_step a)
 {
-  size_t i = (static_cast<size_t>(blockIdx.x) * THREADS + threadIdx.x) * W;
-  if (i + W > n) return;
-  pack<float, W> w_ = load<W>(w + i), m_ = load<W>(m + i), v_ = load<W>(v + i), g_ = load<W>(g + i);
-  pack<E, W> rounded;
+  each_pack<E>(list, whole, all_g, [&](auto width, const lm_slice &s, const float *at_g, size_t i) {
+    constexpr int W = decltype(width)::value;
+    pack<float, W> w = load<W>(s.w + i), m = load<W>(s.m + i), v = load<W>(s.v + i), g = load<W>(at_g + i);
+    pack<E, W> rounded;
+    float shrink = s.decayed ? a.shrink : 1;
 #pragma unroll
-  for (int k = 0; k < W; k++) {
-    float gradient = a.scale * g_.v[k];
-    m_.v[k] = a.beta1 * m_.v[k] + a.rest1 * gradient;
-    v_.v[k] = a.beta2 * v_.v[k] + a.rest2 * gradient * gradient;
-    w_.v[k] = w_.v[k] * a.shrink - a.rate * m_.v[k] / (sqrtf(v_.v[k]) * a.root + a.eps);
-    rounded.v[k] = from_float<E>(w_.v[k]);
-  }
-  store(w + i, w_), store(m + i, m_), store(v + i, v_);
-  if (w16 != NULL) store(w16 + i, rounded);
+    for (int k = 0; k < W; k++) {
+      float gradient = a.scale * g.v[k];
+      m.v[k] = a.beta1 * m.v[k] + a.rest1 * gradient;
+      v.v[k] = a.beta2 * v.v[k] + a.rest2 * gradient * gradient;
+      w.v[k] = w.v[k] * shrink - a.rate * m.v[k] / (sqrtf(v.v[k]) * a.root + a.eps);
+      rounded.v[k] = from_float<E>(w.v[k]);
+    }
+    store(s.w + i, w), store(s.m + i, m), store(s.v + i, v);
+    if (s.w16 != NULL) store(static_cast<E *>(s.w16) + i, rounded);
+  });
 }
 
-/* The packs, then what is left of them. */
-template <typename F> static void packs_and_rest(size_t n, bool wide, F f)
-{
-  size_t packed = wide ? n / 4 * 4 : 0;
-  if (packed > 0) f(std::integral_constant<int, 4>{}, 0, packed);
-  if (packed < n) f(std::integral_constant<int, 1>{}, packed, n - packed);
-}
-
-template <typename E> static E *at(E *p, size_t i)
-{
-  return p == NULL ? NULL : p + i;
-}
-
-void lm_adamw_cuda(lm_dtype t, float *w, float *m, float *v, const float *g, void *w16, size_t n,
-                   const lm_adamw_config *cfg, float lr, float scale, int64_t step)
+static adamw_step prepare(const lm_adamw_config *cfg, float lr, float scale, int64_t step)
 {
   double beta1 = cfg->beta1, beta2 = cfg->beta2, decay = static_cast<double>(lr) * cfg->decay;
   adamw_step a = {};
@@ -57,15 +66,25 @@ void lm_adamw_cuda(lm_dtype t, float *w, float *m, float *v, const float *g, voi
   a.eps = cfg->eps, a.shrink = static_cast<float>(1 - decay), a.scale = scale;
   a.rate = static_cast<float>(lr / (1 - pow(beta1, static_cast<double>(step))));
   a.root = static_cast<float>(1 / sqrt(1 - pow(beta2, static_cast<double>(step))));
+  return a;
+}
+
+void lm_adamw_cuda(lm_dtype t, float *w, float *m, float *v, const float *g, void *w16, size_t n,
+                   const lm_adamw_config *cfg, float lr, float scale, int64_t step)
+{
+  const lm_slice whole = {w, m, v, w16, 0, n, true};
   by_type(t, [&](auto zero) {
-    typedef decltype(zero) E;
-    E *half = static_cast<E *>(w16);
-    packs_and_rest(n, aligned_to(16, w, m, v, g) && aligned_to(4 * sizeof(E), half),
-                   [&](auto width, size_t from, size_t count) {
-                     constexpr int W = decltype(width)::value;
-                     lm_cuda_launch("adamw", adamw_kernel<E, W>, blocks_for(count, THREADS * W), THREADS, 0, w + from,
-                                    m + from, v + from, g + from, at(half, from), count, a);
-                   });
+    lm_cuda_launch("adamw", adamw_kernel<decltype(zero)>, blocks_for(n, LM_PIECE), THREADS, 0, nullptr, whole, g,
+                   prepare(cfg, lr, scale, step));
+  });
+}
+
+void lm_adamw_all_cuda(lm_dtype t, const lm_slices *s, const float *g, const lm_adamw_config *cfg, float lr,
+                       float scale, int64_t step)
+{
+  by_type(t, [&](auto zero) {
+    lm_cuda_launch("adamw", adamw_kernel<decltype(zero)>, static_cast<unsigned>(s->n_pieces), THREADS, 0, s->pieces,
+                   lm_slice{}, g, prepare(cfg, lr, scale, step));
   });
 }
 
@@ -74,42 +93,51 @@ struct sgd_step {
   bool nesterov;
 };
 
-template <typename E, int W>
+template <typename E>
 static __global__ void __launch_bounds__(THREADS)
-    sgd_kernel(float *w, float *m, const float *g, E *w16, size_t n, sgd_step a)
+    sgd_kernel(const lm_slice *list, lm_slice whole, const float *all_g, sgd_step a)
 {
-  size_t i = (static_cast<size_t>(blockIdx.x) * THREADS + threadIdx.x) * W;
-  if (i + W > n) return;
-  pack<float, W> w_ = load<W>(w + i), m_ = {}, g_ = load<W>(g + i);
-  pack<E, W> rounded;
-  if (m != NULL) m_ = load<W>(m + i);
+  each_pack<E>(list, whole, all_g, [&](auto width, const lm_slice &s, const float *at_g, size_t i) {
+    constexpr int W = decltype(width)::value;
+    pack<float, W> w = load<W>(s.w + i), m = {}, g = load<W>(at_g + i);
+    pack<E, W> rounded;
+    float shrink = s.decayed ? a.shrink : 1;
+    if (s.m != NULL) m = load<W>(s.m + i);
 #pragma unroll
-  for (int k = 0; k < W; k++) {
-    float gradient = a.scale * g_.v[k], update = gradient;
-    if (m != NULL) {
-      m_.v[k] = a.momentum * m_.v[k] + gradient;
-      update = a.nesterov ? gradient + a.momentum * m_.v[k] : m_.v[k];
+    for (int k = 0; k < W; k++) {
+      float gradient = a.scale * g.v[k], update = gradient;
+      if (s.m != NULL) {
+        m.v[k] = a.momentum * m.v[k] + gradient;
+        update = a.nesterov ? gradient + a.momentum * m.v[k] : m.v[k];
+      }
+      w.v[k] = w.v[k] * shrink - a.lr * update;
+      rounded.v[k] = from_float<E>(w.v[k]);
     }
-    w_.v[k] = w_.v[k] * a.shrink - a.lr * update;
-    rounded.v[k] = from_float<E>(w_.v[k]);
-  }
-  store(w + i, w_);
-  if (m != NULL) store(m + i, m_);
-  if (w16 != NULL) store(w16 + i, rounded);
+    store(s.w + i, w);
+    if (s.m != NULL) store(s.m + i, m);
+    if (s.w16 != NULL) store(static_cast<E *>(s.w16) + i, rounded);
+  });
+}
+
+static sgd_step prepare(const lm_sgd_config *cfg, float lr, float scale)
+{
+  return {cfg->momentum, lr, static_cast<float>(1 - static_cast<double>(lr) * cfg->decay), scale, cfg->nesterov};
 }
 
 void lm_sgd_cuda(lm_dtype t, float *w, float *m, const float *g, void *w16, size_t n, const lm_sgd_config *cfg,
                  float lr, float scale)
 {
-  sgd_step a = {cfg->momentum, lr, static_cast<float>(1 - static_cast<double>(lr) * cfg->decay), scale, cfg->nesterov};
+  const lm_slice whole = {w, m, NULL, w16, 0, n, true};
   by_type(t, [&](auto zero) {
-    typedef decltype(zero) E;
-    E *half = static_cast<E *>(w16);
-    packs_and_rest(n, aligned_to(16, w, m, g) && aligned_to(4 * sizeof(E), half),
-                   [&](auto width, size_t from, size_t count) {
-                     constexpr int W = decltype(width)::value;
-                     lm_cuda_launch("sgd", sgd_kernel<E, W>, blocks_for(count, THREADS * W), THREADS, 0, w + from,
-                                    at(m, from), g + from, at(half, from), count, a);
-                   });
+    lm_cuda_launch("sgd", sgd_kernel<decltype(zero)>, blocks_for(n, LM_PIECE), THREADS, 0, nullptr, whole, g,
+                   prepare(cfg, lr, scale));
+  });
+}
+
+void lm_sgd_all_cuda(lm_dtype t, const lm_slices *s, const float *g, const lm_sgd_config *cfg, float lr, float scale)
+{
+  by_type(t, [&](auto zero) {
+    lm_cuda_launch("sgd", sgd_kernel<decltype(zero)>, static_cast<unsigned>(s->n_pieces), THREADS, 0, s->pieces,
+                   lm_slice{}, g, prepare(cfg, lr, scale));
   });
 }

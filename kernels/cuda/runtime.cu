@@ -212,6 +212,9 @@ static void fill_table(void)
   table.scale = lm_scale_cuda;
   table.adamw = lm_adamw_cuda;
   table.sgd = lm_sgd_cuda;
+  table.adamw_all = lm_adamw_all_cuda;
+  table.sgd_all = lm_sgd_all_cuda;
+  table.sum_squares_all = lm_sum_squares_all_cuda;
 }
 
 static lm_status start(const lm_kernels **out, const lm_cuda_host *host, int device, lm_error *err)

@@ -75,46 +75,69 @@ void lm_cuda_add_columns(const char *what, lm_dtype t, float *out, const void *x
 
 /* ---- the sum of x[i], or of x[i]^2, in double ---- */
 
-enum { SUM_THREADS = 256, SUM_BLOCKS = 512 };
+enum { SUM_THREADS = 256 };
 
-static __device__ double block_sum(double x, double *shared)
+/* For thread 0; shared: a double a warp. */
+static __device__ __forceinline__ double block_sum(double x, double *shared)
 {
   for (int step = WARP / 2; step > 0; step /= 2) x += __shfl_xor_sync(ALL_LANES, x, step);
   if (threadIdx.x % WARP == 0) shared[threadIdx.x / WARP] = x;
   __syncthreads();
   x = 0;
-  for (unsigned w = 0; w < blockDim.x / WARP; w++) x += shared[w];
+  for (unsigned w = 0; w < SUM_THREADS / WARP; w++) x += shared[w];
   return x;
 }
 
-/* out[block]: the number of blocks depends on n alone, and so does the result. Products are exact in double. */
-template <bool SQUARES, typename X>
-static __global__ void __launch_bounds__(SUM_THREADS) sum_kernel(double *out, const X *x, size_t n)
+/* out[block] = the sum over a piece: one of a list, which lies in x, or that of the block's number of x [n]. Which
+ * thread adds what does not depend on how x is aligned. Products are exact in double. */
+template <bool SQUARES>
+static __global__ void __launch_bounds__(SUM_THREADS)
+    sum_pieces_kernel(double *out, const lm_slice *list, const float *x, size_t n)
+{
+  enum { W = WIDTH<float> };
+  __shared__ double shared[SUM_THREADS / WARP];
+  size_t begin = static_cast<size_t>(blockIdx.x) * LM_PIECE;
+  if (list != NULL)
+    x += list[blockIdx.x].g_at, n = list[blockIdx.x].n;
+  else
+    x += begin, n = n - begin < LM_PIECE ? n - begin : LM_PIECE;
+  bool wide = reinterpret_cast<uintptr_t>(x) % 16 == 0;
+  double sum = 0;
+#pragma unroll 4
+  for (size_t i = threadIdx.x * W; i < n; i += SUM_THREADS * W) {
+    pack<float, W> v = {};
+    if (wide && i + W <= n)
+      v = load<W>(x + i);
+    else
+      for (int k = 0; k < W && i + k < n; k++) v.v[k] = x[i + k];
+#pragma unroll
+    for (int k = 0; k < W; k++) {
+      double d = static_cast<double>(v.v[k]);
+      sum += SQUARES ? d * d : d;
+    }
+  }
+  sum = block_sum(sum, shared);
+  if (threadIdx.x == 0) out[blockIdx.x] = sum;
+}
+
+/* out[block] = the sum of partial[first[block]] up to partial[first[block + 1]]; without first, of all n. */
+static __global__ void __launch_bounds__(SUM_THREADS)
+    sum_partials_kernel(double *out, const double *partial, const uint32_t *first, uint32_t n)
 {
   __shared__ double shared[SUM_THREADS / WARP];
+  uint32_t begin = first != NULL ? first[blockIdx.x] : 0, end = first != NULL ? first[blockIdx.x + 1] : n;
   double sum = 0;
-  size_t step = static_cast<size_t>(gridDim.x) * SUM_THREADS;
-#pragma unroll 4
-  for (size_t i = static_cast<size_t>(blockIdx.x) * SUM_THREADS + threadIdx.x; i < n; i += step) {
-    double v = static_cast<double>(x[i]);
-    sum += SQUARES ? v * v : v;
-  }
+  for (uint32_t i = begin + threadIdx.x; i < end; i += SUM_THREADS) sum += partial[i];
   sum = block_sum(sum, shared);
   if (threadIdx.x == 0) out[blockIdx.x] = sum;
 }
 
 template <bool SQUARES> static void sum_of(const char *what, double *sum, const float *x, size_t n)
 {
-  unsigned blocks = blocks_for(n, SUM_THREADS);
-  if (blocks > SUM_BLOCKS) blocks = SUM_BLOCKS;
-  if (blocks <= 1) {
-    lm_cuda_launch(what, sum_kernel<SQUARES, float>, 1, SUM_THREADS, 0, sum, x, n);
-    return;
-  }
-  double *partial = static_cast<double *>(lm_cuda_scratch(SUM_BLOCKS * sizeof(double), what));
-  lm_cuda_launch(what, sum_kernel<SQUARES, float>, blocks, SUM_THREADS, 0, partial, x, n);
-  lm_cuda_launch(what, sum_kernel<false, double>, 1, SUM_THREADS, 0, sum, static_cast<const double *>(partial),
-                 static_cast<size_t>(blocks));
+  unsigned blocks = n == 0 ? 1 : blocks_for(n, LM_PIECE);
+  double *partial = static_cast<double *>(lm_cuda_scratch(blocks * sizeof(double), what));
+  lm_cuda_launch(what, sum_pieces_kernel<SQUARES>, blocks, SUM_THREADS, 0, partial, nullptr, x, n);
+  lm_cuda_launch(what, sum_partials_kernel, 1, SUM_THREADS, 0, sum, partial, nullptr, blocks);
 }
 
 void lm_sum_cuda(double *sum, const float *x, size_t n)
@@ -125,4 +148,13 @@ void lm_sum_cuda(double *sum, const float *x, size_t n)
 void lm_sum_squares_cuda(double *sum, const float *x, size_t n)
 {
   sum_of<true>("sum_squares", sum, x, n);
+}
+
+void lm_sum_squares_all_cuda(double *sums, const lm_slices *s, const float *g)
+{
+  const char *what = "sum_squares_all";
+  double *partial = static_cast<double *>(lm_cuda_scratch(s->n_pieces * sizeof(double), what));
+  lm_cuda_launch(what, sum_pieces_kernel<true>, static_cast<unsigned>(s->n_pieces), SUM_THREADS, 0, partial, s->pieces,
+                 g, 0);
+  lm_cuda_launch(what, sum_partials_kernel, static_cast<unsigned>(s->n), SUM_THREADS, 0, sums, partial, s->first, 0);
 }

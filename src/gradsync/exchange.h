@@ -59,8 +59,9 @@ struct lm_gradsync {
   size_t offered;               /* groups of this round that the fabric has been given, from the last one on */
   size_t unsummed;              /* elements [0, unsummed) are not on their way yet; where nothing is sharded */
 
-  double *of_params; /* [n] on the device: squares of each parameter */
-  double *squares;   /* of each parameter, or of the runs that no cut parts where reproducible */
+  lm_slices of_params;   /* what this rank has the sums of, a slice a parameter */
+  double *param_squares; /* [n] of the backend: of each parameter */
+  double *squares;       /* the same here, or of the runs that no cut parts where reproducible */
   size_t n_squares;
 };
 

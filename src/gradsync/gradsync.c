@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "gradsync/exchange.h"
+#include "kernels/slices.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -157,6 +158,19 @@ static size_t for_runs(const lm_gradsync *s, double *out)
   return n;
 }
 
+static lm_status list_params(lm_gradsync *s, lm_error *err)
+{
+  lm_slice *list;
+  LM_TRY(lm_alloc(&list, s->table->n, sizeof *list, "the list of tensors", err));
+  for (size_t i = 0; i < s->table->n; i++) {
+    const lm_param *p = &s->table->params[i];
+    list[i] = (lm_slice){.g_at = p->gradient_at, .n = p->own_count};
+  }
+  lm_status r = lm_slices_new(&s->of_params, s->k, list, s->table->n, LM_F32, err);
+  free(list);
+  return r;
+}
+
 static lm_status make_local(lm_gradsync *s, lm_error *err)
 {
   LM_TRY(check(s->comm, s->table, &s->cfg, err));
@@ -170,7 +184,8 @@ static lm_status make_local(lm_gradsync *s, lm_error *err)
   if (s->table->sharding == LM_SHARD_GRADIENTS)
     LM_TRY(s->k->alloc((void **)&s->own, s->table->own_elements * sizeof(float), "this rank's gradients", err));
   s->n_squares = s->cfg.reproducible ? for_runs(s, NULL) : s->table->n;
-  LM_TRY(s->k->alloc((void **)&s->of_params, s->table->n * sizeof *s->of_params, "sums of squares", err));
+  LM_TRY(list_params(s, err));
+  LM_TRY(s->k->alloc((void **)&s->param_squares, s->table->n * sizeof *s->param_squares, "sums of squares", err));
   return lm_alloc(&s->squares, s->n_squares, sizeof *s->squares, "sums of squares", err);
 }
 
@@ -202,7 +217,8 @@ void lm_gradsync_free(lm_gradsync *s)
   }
   for (int i = 0; s->blocks != NULL && i < s->plan.stack; i++) s->k->release(s->blocks[i]);
   s->k->release(s->own);
-  s->k->release(s->of_params);
+  lm_slices_free(&s->of_params, s->k);
+  s->k->release(s->param_squares);
   s->k->release(s->spare);
   free(s->squares);
   free(s->ends);
@@ -373,10 +389,7 @@ static bool anyone_brings(const lm_gradsync *s, uint64_t round)
  * that a device has them when the host waits for it anyway. */
 static void ask_for_squares(lm_gradsync *s)
 {
-  for (size_t i = 0; i < s->table->n; i++) {
-    const lm_param *p = &s->table->params[i];
-    s->k->sum_squares(s->of_params + i, lm_gradsync_sums(s) + p->gradient_at, p->own_count);
-  }
+  lm_slices_sum_squares(s->k, s->param_squares, &s->of_params, lm_gradsync_sums(s));
 }
 
 static void finish_windowed(lm_gradsync *s)
@@ -407,7 +420,7 @@ const lm_param *lm_gradsync_not_finite(lm_gradsync *s)
 {
   size_t i = 0;
   ask_for_squares(s);
-  s->k->to_host(s->squares, s->of_params, s->table->n * sizeof *s->squares);
+  s->k->to_host(s->squares, s->param_squares, s->table->n * sizeof *s->squares);
   while (i < s->table->n && isfinite(s->squares[i])) i++;
   double first = -(double)i;
   lm_allreduce_max_f64(s->comm, &first, 1);
@@ -424,7 +437,7 @@ double lm_gradsync_squares(lm_gradsync *s)
     for (size_t i = 0; i < s->n_squares; i++) sum += s->squares[i];
     return sum;
   }
-  s->k->to_host(s->squares, s->of_params, s->table->n * sizeof *s->squares);
+  s->k->to_host(s->squares, s->param_squares, s->table->n * sizeof *s->squares);
   for (size_t i = 0; i < s->table->n; i++) sum += s->squares[i];
   if (shared) lm_allreduce_sum_f64(s->comm, &sum, 1);
   return sum;

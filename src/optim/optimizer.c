@@ -2,6 +2,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "optim/optimizer.h"
 
+#include "base/memory.h"
+#include "kernels/slices.h"
+
 #include <stdlib.h>
 
 struct lm_optimizer {
@@ -13,6 +16,7 @@ struct lm_optimizer {
   float *master; /* [own_elements]; NULL where compute is f32: the weights are their own masters */
   int n_moments;
   lm_moment moments[LM_MOMENTS];
+  lm_slices slices; /* of the parameters, in their order */
 };
 
 static int name_moments(const lm_optimizer_config *cfg, lm_moment *out)
@@ -33,13 +37,44 @@ size_t lm_optimizer_bytes(const lm_param_table *table, lm_dtype compute, const l
   return blocks * table->own_elements * sizeof(float);
 }
 
+size_t lm_optimizer_list_bytes(const lm_param_table *table)
+{
+  size_t pieces = 0;
+  for (size_t i = 0; i < table->n; i++) pieces += lm_slice_pieces(table->params[i].own_count);
+  return lm_slices_bytes(table->n, pieces);
+}
+
+/* What an update of one parameter works on: this rank's elements of it. */
+static lm_slice slice_of(lm_optimizer *opt, const lm_param *p)
+{
+  size_t at = p->offset + p->own_begin;
+  bool f32 = opt->compute == LM_F32;
+  return (lm_slice){.w = f32 ? (float *)opt->weights + at : opt->master + p->own_at,
+                    .m = opt->n_moments > 0 ? opt->moments[0].data + p->own_at : NULL,
+                    .v = opt->n_moments > 1 ? opt->moments[1].data + p->own_at : NULL,
+                    .w16 = f32 ? NULL : (uint16_t *)opt->weights + at,
+                    .g_at = p->gradient_at,
+                    .n = p->own_count,
+                    .decayed = p->decayed};
+}
+
+static lm_status list_slices(lm_optimizer *opt, lm_error *err)
+{
+  lm_slice *list;
+  LM_TRY(lm_alloc(&list, opt->table->n, sizeof *list, "the list of tensors", err));
+  for (size_t i = 0; i < opt->table->n; i++) list[i] = slice_of(opt, &opt->table->params[i]);
+  lm_status s = lm_slices_new(&opt->slices, opt->k, list, opt->table->n, opt->compute, err);
+  free(list);
+  return s;
+}
+
 static lm_status allocate(lm_optimizer *opt, lm_error *err)
 {
   size_t bytes = opt->table->own_elements * sizeof(float);
   for (int i = 0; i < opt->n_moments; i++)
     LM_TRY(opt->k->alloc((void **)&opt->moments[i].data, bytes, opt->moments[i].name, err));
-  if (opt->compute == LM_F32) return LM_OK;
-  return opt->k->alloc((void **)&opt->master, bytes, "the f32 master weights", err);
+  if (opt->compute != LM_F32) LM_TRY(opt->k->alloc((void **)&opt->master, bytes, "the f32 master weights", err));
+  return list_slices(opt, err);
 }
 
 lm_status lm_optimizer_new(lm_optimizer **out, const lm_param_table *table, void *weights, lm_dtype compute,
@@ -60,6 +95,7 @@ lm_status lm_optimizer_new(lm_optimizer **out, const lm_param_table *table, void
 void lm_optimizer_free(lm_optimizer *opt)
 {
   if (opt == NULL) return;
+  lm_slices_free(&opt->slices, opt->k);
   opt->k->release(opt->master);
   for (int i = 0; i < opt->n_moments; i++) opt->k->release(opt->moments[i].data);
   free(opt);
@@ -91,51 +127,10 @@ void lm_optimizer_publish(lm_optimizer *opt)
   }
 }
 
-/* What an update of one parameter works on: this rank's elements of it. */
-struct slice {
-  float *w;
-  float *moments[LM_MOMENTS]; /* NULL: there is none */
-  const float *g;
-  void *w16; /* NULL in f32 */
-  size_t n;
-  bool decayed;
-};
-
-static struct slice slice_of(lm_optimizer *opt, const lm_param *p, const float *g)
-{
-  size_t at = p->offset + p->own_begin;
-  bool f32 = opt->compute == LM_F32;
-  struct slice s = {.w = f32 ? (float *)opt->weights + at : opt->master + p->own_at,
-                    .g = g + p->gradient_at,
-                    .w16 = f32 ? NULL : (uint16_t *)opt->weights + at,
-                    .n = p->own_count,
-                    .decayed = p->decayed};
-  for (int i = 0; i < opt->n_moments; i++) s.moments[i] = opt->moments[i].data + p->own_at;
-  return s;
-}
-
-static void step_adamw(lm_optimizer *opt, const struct slice *s, float lr, float scale, int64_t step)
-{
-  lm_adamw_config cfg = opt->cfg.adamw;
-  if (!s->decayed) cfg.decay = 0;
-  opt->k->adamw(opt->compute, s->w, s->moments[0], s->moments[1], s->g, s->w16, s->n, &cfg, lr, scale, step);
-}
-
-static void step_sgd(lm_optimizer *opt, const struct slice *s, float lr, float scale)
-{
-  lm_sgd_config cfg = opt->cfg.sgd;
-  if (!s->decayed) cfg.decay = 0;
-  opt->k->sgd(opt->compute, s->w, s->moments[0], s->g, s->w16, s->n, &cfg, lr, scale);
-}
-
 void lm_optimizer_step(lm_optimizer *opt, const float *g, float lr, float scale, int64_t step)
 {
-  for (size_t i = 0; i < opt->table->n; i++) {
-    struct slice s = slice_of(opt, &opt->table->params[i], g);
-    if (s.n == 0) continue;
-    if (opt->cfg.kind == LM_OPTIMIZER_ADAMW)
-      step_adamw(opt, &s, lr, scale, step);
-    else
-      step_sgd(opt, &s, lr, scale);
-  }
+  if (opt->cfg.kind == LM_OPTIMIZER_ADAMW)
+    lm_slices_adamw(opt->k, opt->compute, &opt->slices, g, &opt->cfg.adamw, lr, scale, step);
+  else
+    lm_slices_sgd(opt->k, opt->compute, &opt->slices, g, &opt->cfg.sgd, lr, scale);
 }

@@ -25,7 +25,8 @@ enum { LM_MOMENTS = 2 /* at most */ };
 typedef struct lm_optimizer lm_optimizer; /* opaque: moments, and the f32 master weights where the weights are 16-bit */
 
 /** Make an optimizer for what this rank owns of a table, moments zero. Local.
- *  @param table   kept: which elements are parameters, which of them this rank updates, and which are decayed
+ *  @param table   kept, and cut up by now: which elements are parameters, which of them this rank updates, and which
+ * are decayed
  *  @param weights kept: [elements] of the compute type on k's device, what is updated
  *  @param compute LM_F32: the weights are their own masters; LM_BF16, LM_F16: f32 masters are kept beside them
  *  @param cfg     copied; ranges as in kernels.h
@@ -34,6 +35,8 @@ lm_status lm_optimizer_new(lm_optimizer **out, const lm_param_table *table, void
                            const lm_kernels *k, const lm_optimizer_config *cfg, lm_error *err) LM_NODISCARD;
 /** What lm_optimizer_new() asks the backend for. Local. */
 size_t lm_optimizer_bytes(const lm_param_table *table, lm_dtype compute, const lm_optimizer_config *cfg);
+/** And, besides that, where its memory is a device's. Local. */
+size_t lm_optimizer_list_bytes(const lm_param_table *table);
 void lm_optimizer_free(lm_optimizer *opt);
 
 /** The masters, on the device: [own_elements] f32, a parameter's at its own_at. In f32 they are the weights themselves,

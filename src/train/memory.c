@@ -14,6 +14,7 @@ lm_status lm_rank_memory_of(lm_rank_memory *out, const lm_rank_shape *shape, lm_
                           .gradients = (table.gradient_elements + table.slack) * sizeof(float),
                           .activations = model.activations,
                           .optimizer = lm_optimizer_bytes(&table, shape->compute, &shape->optimizer),
+                          .lists = shape->sync.device ? 2 * lm_optimizer_list_bytes(&table) : 0,
                           .exchange = lm_gradsync_bytes(&table, shape->rank, shape->size, &shape->sync)};
   lm_param_table_free(&table);
   return LM_OK;
@@ -21,5 +22,5 @@ lm_status lm_rank_memory_of(lm_rank_memory *out, const lm_rank_shape *shape, lm_
 
 size_t lm_rank_memory_sum(const lm_rank_memory *m)
 {
-  return m->weights + m->gradients + m->activations + m->optimizer + m->exchange;
+  return m->weights + m->gradients + m->activations + m->optimizer + m->exchange + m->lists;
 }

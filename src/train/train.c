@@ -85,10 +85,10 @@ static lm_status check_room(const lm_trainer *t, lm_error *err)
   return lm_fail(
       err, LM_EINVAL,
       "a rank's memory: %.1f MiB are wanted (weights %.1f, gradients %.1f, optimizer %.1f, activations %.1f, "
-      "exchange %.1f), %.1f are free; lower batch.micro or model.n_ctx, or set model.recompute to block, or "
+      "exchange and lists %.1f), %.1f are free; lower batch.micro or model.n_ctx, or set model.recompute to block, or "
       "parallel.zero to 2",
-      mib(wanted), mib(b->weights), mib(b->gradients), mib(b->optimizer), mib(b->activations), mib(b->exchange),
-      mib(free));
+      mib(wanted), mib(b->weights), mib(b->gradients), mib(b->optimizer), mib(b->activations),
+      mib(b->exchange + b->lists), mib(free));
 }
 
 static lm_status make_model(lm_trainer *t, lm_error *err)
@@ -344,7 +344,7 @@ static void banner(const lm_trainer *t)
   const lm_rank_memory *b = &t->memory;
   lm_info("memory of rank 0: %.1f MiB: weights %.1f, gradients %.1f, optimizer %.1f, activations %.1f, exchange %.1f",
           mib(lm_rank_memory_sum(b)), mib(b->weights), mib(b->gradients), mib(b->optimizer), mib(b->activations),
-          mib(b->exchange));
+          mib(b->exchange + b->lists));
 }
 
 /* ---- what this start has reached, and the end of the job's time ---- */

@@ -34,6 +34,7 @@ static size_t really_asked_for(const lm_comm *comm, const lm_rank_shape *shape)
   lm_gradsync *sync;
   lm_error err;
   counting.alloc = count;
+  counting.on_device = shape->sync.device;
   counted = 0;
   if (lm_model_new_shared(&m, &shape->model, &counting, shape->compute, MICRO, shape->sharding, shape->rank,
                           shape->size, &err) != LM_OK ||

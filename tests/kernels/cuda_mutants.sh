@@ -82,5 +82,11 @@ mutant "sums: no barrier" sums.cu 's|__syncthreads\(\);||'
 mutant "product without cuBLASLt: no barrier" linear.cu 's|__syncthreads\(\);||'
 mutant "cache: no barrier" cache.cu 's|__syncthreads\(\);||'
 mutant "rope: a pair too many" rope.cu 's|; i < all;|; i <= all;|'
+mutant "all tensors: those not decayed are" optimizer.cu 's/s\.decayed \? a\.shrink : 1/a.shrink/'
+mutant "all tensors: packs beyond the end" optimizer.cu 's/wide && i \+ PACK <= end/wide/'
+mutant "all tensors: packs that are not aligned" optimizer.cu 's/bool wide = [^;]*;/bool wide = true;/'
+mutant "all tensors: the gradient of another" optimizer.cu 's/all_g \+ s\.g_at/all_g/'
+mutant "all tensors: squares of the piece before" sums.cu 's/begin = first != NULL \? first\[blockIdx\.x\]/begin = first != NULL ? first[0]/'
+mutant "all tensors: squares beyond the end" sums.cu 's/wide && i \+ W <= n/wide/'
 echo "$caught passed, $missed failed"
 [ "$missed" -eq 0 ]

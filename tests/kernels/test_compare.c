@@ -1,6 +1,6 @@
 /* tests/kernels/test_compare.c - every operation of a backend against the reference, on shapes that fit nothing. */
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "kernels/kernels.h"
+#include "kernels/slices.h"
 #include "tests/kernels/backends.h"
 #include "tests/kernels/random.h"
 #include "tests/tap.h"
@@ -295,6 +295,131 @@ static void adamw(lm_dtype t, size_t n)
   add(&c, "v", INOUT, LM_F32, n, 0, 1), add(&c, "g", IN, LM_F32, n, -2, 2);
   add(&c, "w16", OUT, t, t == LM_F32 ? 0 : n, 0, 0);
   compare(backend, &c);
+}
+
+/* ---- all of several tensors at once: three that lie behind one another, the second not decayed, the third empty ----
+ */
+
+enum { PARTS = 4 };
+static lm_slice part_of(const call *c, void *const *p, int part)
+{
+  size_t n = c->s.n, cuts[PARTS + 1] = {0, n / 3, n - n / 5, n - n / 5, n}, at = cuts[part];
+  bool has_m = p[1] != NULL, has_v = c->count > 4;
+  char *w16 = p[c->count - 1];
+  return (lm_slice){.w = (float *)p[0] + at,
+                    .m = has_m ? (float *)p[1] + at : NULL,
+                    .v = has_v ? (float *)p[2] + at : NULL,
+                    .w16 = w16 != NULL ? w16 + at * lm_dtype_size(c->t) : NULL,
+                    .g_at = at,
+                    .n = cuts[part + 1] - at,
+                    .decayed = part != 1};
+}
+
+static lm_slices slices_of(const lm_kernels *k, const call *c, void *const *p)
+{
+  lm_slice list[PARTS];
+  lm_slices s;
+  lm_error err;
+  for (int i = 0; i < PARTS; i++) list[i] = part_of(c, p, i);
+  LM_ASSERT(lm_slices_new(&s, k, list, PARTS, c->t, &err) == LM_OK);
+  return s;
+}
+
+static lm_adamw_config adamw_config(bool decayed)
+{
+  return (lm_adamw_config){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = decayed ? 0.1f : 0};
+}
+
+static void run_adamw_all(const lm_kernels *k, const call *c, void *const *p)
+{
+  lm_slices s = slices_of(k, c, p);
+  const lm_adamw_config cfg = adamw_config(true);
+  lm_slices_adamw(k, c->t, &s, p[3], &cfg, 3e-3f, 0.7f, 7);
+  lm_slices_free(&s, k);
+}
+
+static void run_adamw_parts(const lm_kernels *k, const call *c, void *const *p)
+{
+  for (int i = 0; i < PARTS; i++) {
+    lm_slice x = part_of(c, p, i);
+    const lm_adamw_config cfg = adamw_config(x.decayed);
+    k->adamw(c->t, x.w, x.m, x.v, (const float *)p[3] + x.g_at, x.w16, x.n, &cfg, 3e-3f, 0.7f, 7);
+  }
+}
+
+static lm_sgd_config sgd_config(bool decayed)
+{
+  return (lm_sgd_config){.momentum = 0.9f, .nesterov = true, .decay = decayed ? 0.1f : 0};
+}
+
+static void run_sgd_all(const lm_kernels *k, const call *c, void *const *p)
+{
+  lm_slices s = slices_of(k, c, p);
+  const lm_sgd_config cfg = sgd_config(true);
+  lm_slices_sgd(k, c->t, &s, p[2], &cfg, 3e-2f, 0.7f);
+  lm_slices_free(&s, k);
+}
+
+static void run_sgd_parts(const lm_kernels *k, const call *c, void *const *p)
+{
+  for (int i = 0; i < PARTS; i++) {
+    lm_slice x = part_of(c, p, i);
+    const lm_sgd_config cfg = sgd_config(x.decayed);
+    k->sgd(c->t, x.w, x.m, (const float *)p[2] + x.g_at, x.w16, x.n, &cfg, 3e-2f, 0.7f);
+  }
+}
+
+/* The first tensor has 0 elements of a gradient before it, as slices of a sum have no others. */
+static void run_squares_all(const lm_kernels *k, const call *c, void *const *p)
+{
+  lm_slices s = slices_of(k, c, (void *[]){p[1], NULL, NULL});
+  lm_slices_sum_squares(k, p[0], &s, p[1]);
+  lm_slices_free(&s, k);
+}
+
+static void run_squares_parts(const lm_kernels *k, const call *c, void *const *p)
+{
+  for (int i = 0; i < PARTS; i++) {
+    lm_slice x = part_of(c, (void *[]){p[1], NULL, NULL}, i);
+    k->sum_squares((double *)p[0] + i, (const float *)p[1] + x.g_at, x.n);
+  }
+}
+
+/* The same bits one after another. */
+static void same_one_by_one(const call *c, void (*one_by_one)(const lm_kernels *, const call *, void *const *))
+{
+  results all = {0}, parts = {0};
+  call other = *c;
+  const char *only = getenv("MPILM_TEST_ONLY");
+  if (only != NULL && strncmp(c->name, only, strlen(only)) != 0) return;
+  other.run = one_by_one;
+  execute(&all, backend, c);
+  execute(&parts, backend, &other);
+  tap_ok(same_bits(&all, &parts, c), "%s %s %s %s %s: the same bits one by one", backend->name, backend->isa, c->name,
+         lm_dtype_name(c->t), c->shape);
+  release(&all);
+  release(&parts);
+}
+
+static void all_at_once(lm_dtype t, size_t n)
+{
+  call c = new_call("adamw_all", t, run_adamw_all, 1e-6);
+  c.s.n = n;
+  snprintf(c.shape, sizeof c.shape, "n=%zu", n);
+  add(&c, "w", INOUT, LM_F32, n, -1, 1), add(&c, "m", INOUT, LM_F32, n, -1, 1);
+  add(&c, "v", INOUT, LM_F32, n, 0, 1), add(&c, "g", IN, LM_F32, n, -2, 2);
+  add(&c, "w16", OUT, t, t == LM_F32 ? 0 : n, 0, 0);
+  compare(backend, &c);
+  same_one_by_one(&c, run_adamw_parts);
+  c.count = 0, c.name = "sgd_all", c.run = run_sgd_all;
+  add(&c, "w", INOUT, LM_F32, n, -1, 1), add(&c, "m", INOUT, LM_F32, n, -1, 1);
+  add(&c, "g", IN, LM_F32, n, -2, 2), add(&c, "w16", OUT, t, t == LM_F32 ? 0 : n, 0, 0);
+  compare(backend, &c);
+  same_one_by_one(&c, run_sgd_parts);
+  if (t != LM_F32) return;
+  c.count = 0, c.name = "sum_squares_all", c.run = run_squares_all;
+  add(&c, "sums", OUT, LM_F32, 2 * PARTS, 0, 0), add(&c, "x", IN, LM_F32, n, -3, 3);
+  same_one_by_one(&c, run_squares_parts);
 }
 
 static void run_embedding_fwd(const lm_kernels *k, const call *c, void *const *p)
@@ -742,6 +867,10 @@ static void test_operations_of(lm_dtype t)
 static void test_backend(void)
 {
   static const size_t lengths[] = {1, 15, 33, 40000};
+  for (int t = 0; t < TYPES; t++) {
+    all_at_once(types[t], 7);
+    all_at_once(types[t], 40001);
+  }
   for (int i = 0; i < 4; i++) {
     pointwise(lengths[i]);
     for (int t = 0; t < TYPES; t++) {

@@ -56,9 +56,11 @@ for model in config llama; do
 done
 tap_like "$(cat err)" 'backend cuda \(sm_90\)' "the backend and the architecture are said"
 
-on_gpu 1 again config.yaml --checkpoint.every=0
+CUDAEMU_TRACE=1 on_gpu 1 again config.yaml --checkpoint.every=0
 works "the same run again"
 same gpu-config-f32 again "the same bits"
+tap_is "$(grep -c adamw_kernel err) $(grep -c 'sum_pieces_kernelILb1' err)" "20 20" \
+  "in 20 steps, one launch each for the update of all tensors and for their squares"
 CUDAEMU_CC=80 on_gpu 1 sm_80 config.yaml --checkpoint.every=0 --run.steps=5
 works "what an A100 would run"
 CUDAEMU_LAZY=1 CUDAEMU_RACE=0 on_gpu 1 lazy config.yaml --checkpoint.every=0
