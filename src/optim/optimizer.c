@@ -127,6 +127,11 @@ void lm_optimizer_publish(lm_optimizer *opt)
   }
 }
 
+void lm_optimizer_forget(lm_optimizer *opt)
+{
+  for (int i = 0; i < opt->n_moments; i++) opt->k->zero(opt->moments[i].data, opt->table->own_elements * sizeof(float));
+}
+
 void lm_optimizer_step(lm_optimizer *opt, const float *g, float lr, float scale, int64_t step)
 {
   if (opt->cfg.kind == LM_OPTIMIZER_ADAMW)

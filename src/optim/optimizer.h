@@ -52,6 +52,9 @@ int lm_optimizer_moments(const lm_optimizer *opt, lm_moment out[LM_MOMENTS]);
 /** Make the weights that this rank owns from its masters. Local. After masters were set: a fresh start, a resume. */
 void lm_optimizer_publish(lm_optimizer *opt);
 
+/** As if no update had been made: the moments are 0. Local. The weights and masters are the caller's. */
+void lm_optimizer_forget(lm_optimizer *opt);
+
 /** One step with the gradient scale * g. Local; cannot fail. Formulas: kernels.h, adamw and sgd. Parameters whose row
  *  says so are decayed, no others.
  *  @param g     f32 on the device: a parameter's owned elements at its gradient_at

@@ -571,7 +571,10 @@ static lm_status go_back(lm_trainer *t, lm_error *err)
   bool found;
   lm_trainer_phase(t, t->at.step, "rollback");
   LM_TRY(load(t, UINT64_MAX, &found, err));
-  if (!found) LM_TRY(begin_anew(t, err));
+  if (!found) {
+    lm_optimizer_forget(t->optimizer);
+    LM_TRY(begin_anew(t, err));
+  }
   publish(t);
   if (t->started_step > t->at.step) t->started_step = t->at.step;
   return LM_OK;

@@ -54,6 +54,16 @@ tap_like "$tap_err" "step 5: back to step 0" "is back at the start"
 tap_is "$(samples early 1) $(column step early | head -n 1)" "$(samples fine 6) 1" "on the data behind"
 tap_exit 0 "its checkpoint of the start" -- "$MPILM" ckpt verify early
 
+# Where all samples are the same, a step does not depend on which it has: back at the start all must be as at the start.
+head -c 30 train.txt >window.txt
+"$MPILM" tokenize --vocab bytes --out window.h5 window.txt >/dev/null 2>&1
+for bad in 1 5; do
+  MPILM_FAULT=grad_nan@sample$((12 * bad - 12)) tap_exit 0 "one window, step $bad is bad" -- short 2 start$bad \
+    --train.nonfinite=rollback --checkpoint.every=0 --data.train=window.h5 --data.val=
+done
+tap_like "$tap_err" "step 5: back to step 0" "back at the start after four updates"
+same start1 start5 "whose moments are forgotten: the same bits as after none"
+
 # ---- the budget of rollbacks is the run's, not a start's ----
 MPILM_FAULT=grad_nan@step6:rank1 tap_exit 1 "step 6 is bad whatever the data" -- short 2 again \
   --train.nonfinite=rollback --train.max_rollbacks=2
