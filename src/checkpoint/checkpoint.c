@@ -140,20 +140,30 @@ lm_status lm_checkpoint_file(char *out, const char *run, uint64_t step, lm_error
   return lm_checkpoint_path(out, run, name, err);
 }
 
+/* A run may go back several times: each of its futures keeps its files. */
+static lm_status abandon(const lm_checkpoint *c, const char *run, lm_error *err)
+{
+  char name[64], to_name[128], to[PATH_MAX];
+  lm_checkpoint_name(name, c->step);
+  snprintf(to_name, sizeof to_name, "abandoned-%s", name);
+  LM_TRY(lm_checkpoint_path(to, run, to_name, err));
+  for (int i = 2; lm_file_exists(to); i++) {
+    snprintf(to_name, sizeof to_name, "abandoned-%d-%s", i, name);
+    LM_TRY(lm_checkpoint_path(to, run, to_name, err));
+  }
+  return lm_file_commit(c->path, to, err);
+}
+
 lm_status lm_checkpoint_abandon_after(const char *run, uint64_t step, size_t *n, lm_error *err)
 {
   lm_checkpoint *c;
   size_t found;
-  char name[64], to_name[96], to[PATH_MAX];
   *n = 0;
   LM_TRY(lm_checkpoint_find(run, &c, &found, err));
   lm_status s = LM_OK;
   for (size_t i = 0; s == LM_OK && i < found; i++) {
     if (c[i].step <= step) continue;
-    lm_checkpoint_name(name, c[i].step);
-    snprintf(to_name, sizeof to_name, "abandoned-%s", name);
-    s = lm_checkpoint_path(to, run, to_name, err);
-    if (s == LM_OK) s = lm_file_commit(c[i].path, to, err);
+    s = abandon(&c[i], run, err);
     *n += s == LM_OK;
   }
   free(c);

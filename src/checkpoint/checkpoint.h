@@ -61,8 +61,8 @@ lm_status lm_checkpoint_resume(const lm_comm *comm, const char *run, uint64_t on
 /** The file of a step. Local. @param out [4096] */
 lm_status lm_checkpoint_file(char *out, const char *run, uint64_t step, lm_error *err) LM_NODISCARD;
 
-/** Give checkpoints of later steps than this the name abandoned-step-*.h5: they belong to a future that will not be.
- *  Local: rank 0. Nothing is removed. @param[out] n  how many */
+/** Give checkpoints of later steps than this the name abandoned-step-*.h5, or abandoned-2-step-*.h5 where there is one:
+ *  they belong to a future that will not be. Local: rank 0. Nothing is removed. @param[out] n  how many */
 lm_status lm_checkpoint_abandon_after(const char *run, uint64_t step, size_t *n, lm_error *err) LM_NODISCARD;
 
 #endif

@@ -3,6 +3,7 @@
 #include "train/changes.h"
 
 #include "base/log.h"
+#include "checkpoint/checkpoint.h"
 #include "hdf5/state_file.h"
 #include "train/run_config.h"
 
@@ -118,4 +119,35 @@ lm_status lm_compare_run(const char *path, const lm_options *now, uint64_t vocab
   if (s == LM_OK) s = compare_configs(path, &p, now, err);
   free(p.config);
   return s;
+}
+
+/* Was this checkpoint saved by a start whose run.resume was that step? What cannot be read does not say so. */
+static bool went_back(const char *path, uint64_t step)
+{
+  lm_config cfg;
+  lm_options *options = NULL;
+  struct past p;
+  char *end = NULL;
+  lm_status s = read_past(&p, path, NULL);
+  if (s == LM_OK && p.config != NULL) s = lm_config_parse(&cfg, &options, p.config, p.n, path, NULL);
+  bool did = s == LM_OK && options != NULL && strtoull(cfg.run.resume, &end, 10) == step && *end == '\0';
+  lm_options_free(options);
+  free(p.config);
+  return did;
+}
+
+lm_status lm_resume_again(uint64_t *step, const char *run, lm_error *err)
+{
+  lm_checkpoint *list;
+  size_t n;
+  LM_TRY(lm_checkpoint_scan(run, &list, &n, err));
+  while (n > 0 && !list[n - 1].complete) n--;
+  if (n > 0 && list[n - 1].step > *step && went_back(list[n - 1].path, *step)) {
+    lm_info("run.resume=%" PRIu64 " was done by an earlier start: this one goes on from step %" PRIu64
+            "; to go back once more, move the later checkpoints away",
+            *step, list[n - 1].step);
+    *step = UINT64_MAX;
+  }
+  free(list);
+  return LM_OK;
 }

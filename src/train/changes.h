@@ -17,4 +17,10 @@
 lm_status lm_compare_run(const char *checkpoint, const lm_options *now, uint64_t vocab, bool allow,
                          lm_error *err) LM_NODISCARD;
 
+/** Which checkpoint run.resume=STEP means. Local: rank 0. A command is started again as it is, by a person or a job
+ *  script: where a later checkpoint was saved by a start that had itself gone back to STEP, the newest is meant.
+ *  @param[in,out] step  in: STEP; out: UINT64_MAX where it is the newest, which is said
+ *  @return as lm_checkpoint_scan() */
+lm_status lm_resume_again(uint64_t *step, const char *run, lm_error *err) LM_NODISCARD;
+
 #endif

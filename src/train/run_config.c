@@ -31,7 +31,7 @@ const lm_option lm_config_options[] = {
      "a run folder's owner on another host is taken for gone when it gave no sign of life for so long"},
     {"run.resume", LM_OPT_STRING, AT(run.resume), "auto", NULL, NULL,
      "auto: from the newest good checkpoint in run.folder, where there is one; never: from the start, in a folder "
-     "without checkpoints; a number: from the checkpoint of that step, giving up later ones"},
+     "without checkpoints; a number: from the checkpoint of that step, giving up later ones, once: started again the run goes on"},
     {"run.init_from", LM_OPT_STRING, AT(run.init_from), "", NULL, NULL,
      "a checkpoint whose weights a new run begins with, and nothing else of it"},
     {"run.allow_change", LM_OPT_CHOICE, AT(run.allow_change), "nothing", "nothing|data", NULL,

@@ -254,7 +254,7 @@ static lm_status accept(lm_trainer *t, const lm_options *options, bool chosen, l
   LM_TRY(lm_mixing_follow(&t->mixture, &t->sources, t->at.position, path, allow, err));
   if (!chosen) return LM_OK;
   LM_TRY(lm_checkpoint_abandon_after(t->cfg->run.folder, t->saved_step, &n, err));
-  if (n > 0) lm_info("%zu later checkpoints are given up: they are now called abandoned-step-*.h5", n);
+  if (n > 0) lm_info("%zu later checkpoints are given up: they are now called abandoned-*.h5", n);
   return LM_OK;
 }
 
@@ -295,6 +295,10 @@ static lm_status start(lm_trainer *t, const lm_options *options, lm_error *err)
   bool found = false;
   uint64_t only;
   LM_TRY(resume_step(t, &only, err)); /* the same config on all ranks */
+  if (only != UINT64_MAX) {
+    LM_TRY(lm_agree(t->comm, t->comm->rank == 0 ? lm_resume_again(&only, t->cfg->run.folder, err) : LM_OK, err));
+    lm_bcast(t->comm, &only, sizeof only, 0);
+  }
   LM_TRY(load(t, only, &found, err));
   if (found && strcmp(t->cfg->run.resume, "never") == 0)
     return lm_fail(err, LM_EINVAL, "%s: holds checkpoints, run.resume is never; want a folder without any",

@@ -56,6 +56,17 @@ tap_exit 0 "an earlier step" -- train 2 chosen --run.resume=5
 tap_like "$tap_err" "resumed from step 5" "is resumed"
 tap_is "$(ls chosen/checkpoints)" "$(printf '%s\n' abandoned-step-00000010.h5 step-000000{05,10,15,20}.h5)" "later ones are put aside"
 same whole chosen "and the end is the same"
+# A job script starts the same command again.
+copy twice
+tap_exit 75 "an earlier step, and a stop" -- train 2 twice --run.resume=5 --run.stop_after=10
+tap_exit 0 "the same command" -- train 2 twice --run.resume=5
+tap_like "$tap_err" "run.resume=5 was done by an earlier start: this one goes on from step 10" "goes on"
+tap_like "$tap_err" "resumed from step 10" "where it was"
+same whole twice "and the end is the same"
+tap_exit 0 "another step after that" -- train 2 twice --run.resume=10 --run.steps=15
+tap_exit 0 "and the first again" -- train 2 twice --run.resume=5 --run.steps=15
+tap_is "$(ls twice/checkpoints)" "$(printf '%s\n' abandoned-2-step-000000{10,15}.h5 abandoned-step-000000{10,15,20}.h5 step-000000{05,10,15}.h5)" \
+  "each future keeps its files"
 
 # ---- precision ----
 tap_exit 75 "10 steps in bf16" -- train 2 bf16 --precision=bf16 --run.stop_after=10
