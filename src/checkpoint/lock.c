@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/process.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "slurm/job.h"
 
 #include <errno.h>
@@ -112,12 +112,16 @@ static bool stands_still(const lm_run_lock *l, const struct owner *o)
   return true;
 }
 
+/* Slurm requeues a job when its processes, or its nodes, are gone. */
+static bool was_requeued(const lm_run_lock *l, const struct owner *o)
+{
+  return strcmp(o->job, "none") != 0 && strcmp(o->job, l->me.job) == 0 && o->restarts < l->me.restarts;
+}
+
 static bool is_gone(const lm_run_lock *l, const struct owner *o)
 {
   if (strcmp(o->host, l->me.host) == 0) return lm_process_start(o->pid) != o->start;
-  /* Slurm requeues a job when its processes, or its nodes, are gone. */
-  if (strcmp(o->job, "none") != 0 && strcmp(o->job, l->me.job) == 0 && o->restarts < l->me.restarts) return true;
-  return stands_still(l, o);
+  return was_requeued(l, o) || stands_still(l, o);
 }
 
 /* ---- taking it ---- */
@@ -161,8 +165,7 @@ static lm_status take(lm_run_lock *l, lm_error *err)
   bool other = o.pid != 0 && !same_process(&o, &l->me);
   say_owner(&o, who);
   /* A lock that is held says that the owner lives, but for one that a lost node of this very job left behind. */
-  if (!locked && (o.pid == 0 || strcmp(o.host, l->me.host) == 0 || o.restarts >= l->me.restarts))
-    return refuse(l, &o, err);
+  if (!locked && (strcmp(o.host, l->me.host) == 0 || !was_requeued(l, &o))) return refuse(l, &o, err);
   if (other && !is_gone(l, &o)) return refuse(l, &o, err);
   if (other) lm_warn("%s: left by %s, which is gone: taken over", l->path, who);
   LM_TRY(write_owner(l->fd, l->path, &l->me, err));

@@ -433,11 +433,12 @@ static bool in_background(const lm_config *cfg)
   return cfg->checkpoint.async && cfg->checkpoint.writer == 0;
 }
 
-/* What a failed save means: the same on all ranks, as s is. */
+/* What a failed save means: the same on all ranks, as s is. That the folder is another job's now is not a matter of
+ * this save. */
 static lm_status tolerate(lm_trainer *t, lm_status s, lm_error *err)
 {
   t->save_failed = s != LM_OK;
-  if (s == LM_OK || t->cfg->checkpoint.on_failure == 0 || err == NULL) return s;
+  if (s == LM_OK || s == LM_EPEER || t->cfg->checkpoint.on_failure == 0 || err == NULL) return s;
   lm_warn("a save failed, training goes on; the last checkpoint is that of step %" PRIu64 ": %s", t->saved_step,
           err->text);
   return LM_OK;

@@ -54,6 +54,17 @@ for beat in 4 5 6; do sleep 0.7; owner alive elsewhere 1 5 none 0 $beat; done &
 RUN_STATE_LOCK=4 tap_exit 2 "on another host, with one" -- "$run_state" save alive 0 1
 tap_like "$tap_err" "in use by host elsewhere, process 1" "is refused by name"
 wait
+# An owner that is suspended holds the file system's lock, and gives no other sign of life.
+MPILM_FAULT=slow_save=20s "$run_state" save held 0 10 >/dev/null 2>&1 &
+first=$!
+wait_for held/checkpoints/.step-00000010.h5.part
+kill -STOP $first
+owner held elsewhere 1 5 1 0 3
+SLURM_JOB_ID=2 SLURM_RESTART_COUNT=1 RUN_STATE_LOCK=1 tap_exit 2 "a lock that is held, another job that was requeued" -- \
+  "$run_state" save held 0 1
+tap_like "$tap_err" "in use by host elsewhere, process 1, Slurm job 1" "is refused by name"
+kill -9 $first
+wait $first 2>/dev/null
 owner again elsewhere 1 5 77 0 3
 started=$SECONDS
 SLURM_JOB_ID=77 SLURM_RESTART_COUNT=1 RUN_STATE_LOCK=60 tap_exit 0 "the same job, requeued" -- "$run_state" save again 0 1
@@ -65,7 +76,8 @@ tap_exit 0 "a lock file that says nothing is nobody's" -- "$run_state" save garb
 # ---- training ----
 make_config config.yaml
 make_data
-train 2 lost --run.steps=1000000 --checkpoint.every=50 --log.every=100000 >log 2>&1 &
+# It ends whatever else a failed save means.
+train 2 lost --run.steps=1000000 --checkpoint.every=50 --log.every=100000 --checkpoint.on_failure=continue >log 2>&1 &
 launcher=$!
 for _ in $(seq 200); do [ -s lost/.lock ] && [ -s lost/metrics.jsonl ] && break; sleep 0.05; done
 tap_exit 2 "a second training is refused" -- train 1 lost
