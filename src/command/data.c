@@ -6,6 +6,7 @@
 #include "checkpoint/checkpoint.h"
 #include "command/command.h"
 #include "text/vocab.h"
+#include "train/journal.h"
 #include "train/mixing.h"
 #include "train/run_config.h"
 
@@ -255,15 +256,29 @@ static lm_status plan_from_checkpoints(struct plan *p, const lm_config *cfg, uin
   return s;
 }
 
+/* Rollbacks leave samples out, which the steps before do not tell: the newest checkpoint knows where the data goes on
+ * behind it, and the journal where it went on before. */
+static lm_status place_in_data(struct plan *p, const lm_config *cfg, uint64_t step, uint64_t last, lm_error *err)
+{
+  const lm_ramp ramp = lm_config_ramp(cfg);
+  lm_journal_rollback jump;
+  bool jumped = false;
+  p->begin = lm_ramp_position(&ramp, step - 1);
+  if (step > last)
+    p->begin += p->now - lm_ramp_position(&ramp, last);
+  else
+    LM_TRY(lm_journal_rollback_before(cfg->run.folder, step - 1, &jump, &jumped, err));
+  if (jumped) p->begin += jump.to_sample - lm_ramp_position(&ramp, jump.to);
+  p->end = p->begin + lm_ramp_batch(&ramp, step - 1);
+  return LM_OK;
+}
+
 static lm_status make_plan(struct plan *p, const lm_config *cfg, uint64_t step, lm_error *err)
 {
-  lm_ramp ramp = lm_config_ramp(cfg);
   uint64_t last;
   LM_TRY(lm_sources_open(&p->sources, &cfg->data.train, (int)cfg->model.shape.n_ctx, err));
   LM_TRY(plan_from_checkpoints(p, cfg, &last, err));
-  p->begin = lm_ramp_position(&ramp, step - 1);
-  if (step > last) p->begin += p->now - lm_ramp_position(&ramp, last);
-  p->end = p->begin + lm_ramp_batch(&ramp, step - 1);
+  LM_TRY(place_in_data(p, cfg, step, last, err));
   return last > 0 ? LM_OK : lm_sources_mix(&p->sources, &p->mixture, 0, err);
 }
 
@@ -394,9 +409,10 @@ static lm_status run(const lm_comm *comm, int argc, char **argv, lm_error *err)
 
 const lm_command lm_command_data = {
     .name = "data",
-    .usage = "data info D.h5 [--json]\ndata info CONFIG.yaml [--section.key=value]\ndata verify D.h5\ndata cat D.h5 --vocab "
-             "V [--document N | --window N --length T]\n"
-             "data which CONFIG --step N [--section.key=value]\ndata import FILE --vocab V --out D.h5 [--format F]",
+    .usage =
+        "data info D.h5 [--json]\ndata info CONFIG.yaml [--section.key=value]\ndata verify D.h5\ndata cat D.h5 --vocab "
+        "V [--document N | --window N --length T]\n"
+        "data which CONFIG --step N [--section.key=value]\ndata import FILE --vocab V --out D.h5 [--format F]",
     .summary = "what is in a token dataset; is it whole; print it as text; which of it a step trains on; convert one",
     .options = options,
     .n_options = sizeof options / sizeof options[0],

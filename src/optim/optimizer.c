@@ -139,3 +139,8 @@ void lm_optimizer_step(lm_optimizer *opt, const float *g, float lr, float scale,
   else
     lm_slices_sgd(opt->k, opt->compute, &opt->slices, g, &opt->cfg.sgd, lr, scale);
 }
+
+double lm_clip_factor(double norm, double most)
+{
+  return most > 0 && norm > most ? most / norm : 1;
+}

@@ -62,4 +62,7 @@ void lm_optimizer_forget(lm_optimizer *opt);
  *  @param step  >= 1, the number of this applied update */
 void lm_optimizer_step(lm_optimizer *opt, const float *g, float lr, float scale, int64_t step);
 
+/** What a gradient of this norm is multiplied by, so that its norm is at most `most`. Local. @param most  0: any */
+double lm_clip_factor(double norm, double most);
+
 #endif

@@ -160,6 +160,72 @@ static lm_status refuse_stalled(const struct past *p, const char *run, int64_t a
                  e->error ? "the last error: " : "the last start was killed", e->error ? e->error : "");
 }
 
+/* ---- rollbacks ---- */
+
+/* Those that still count, in the order of their steps: a stack, as going back takes later ones off. */
+struct rollbacks {
+  lm_journal_rollback *items;
+  size_t n;
+};
+
+static void go_back_to(struct rollbacks *all, uint64_t step)
+{
+  while (all->n > 0 && all->items[all->n - 1].to > step) all->n--;
+}
+
+/* A start that reached no step took nothing off. A rollback to the step of an earlier one begins where that one ended.
+ */
+static void follow_row(struct rollbacks *all, const json_t *row)
+{
+  const json_t *samples = json_object_get(row, "samples_left_out");
+  if (number_of(row, "last_step") > 0) go_back_to(all, number_of(row, "resumed_step"));
+  if (json_object_get(row, "rollback") == NULL) return;
+  go_back_to(all, number_of(row, "to_step"));
+  all->items[all->n++] = (lm_journal_rollback){
+      .bad = number_of(row, "bad_step"),
+      .to = number_of(row, "to_step"),
+      .from_sample = (uint64_t)json_integer_value(json_array_get(samples, 0)),
+      .to_sample = (uint64_t)json_integer_value(json_array_get(samples, 1)),
+  };
+}
+
+static lm_status read_rollbacks(struct rollbacks *all, const lm_buffer *text, lm_error *err)
+{
+  size_t rows = 1;
+  for (size_t i = 0; i < text->size; i++) rows += text->data[i] == '\n';
+  LM_TRY(lm_alloc(&all->items, rows, sizeof *all->items, "the rollbacks of a run", err));
+  for (size_t at = 0; at < text->size;) {
+    const char *row = text->data + at, *newline = memchr(row, '\n', text->size - at);
+    size_t n = newline ? (size_t)(newline - row) : text->size - at;
+    json_t *object = json_loadb(row, n, 0, NULL);
+    follow_row(all, object);
+    json_decref(object);
+    at += n + 1;
+  }
+  return LM_OK;
+}
+
+lm_status lm_journal_rollback_before(const char *run, uint64_t step, lm_journal_rollback *out, bool *found,
+                                     lm_error *err)
+{
+  struct rollbacks all = {0};
+  lm_buffer text = {0};
+  char path[PATH_MAX];
+  *found = false;
+  snprintf(path, sizeof path, "%s/journal.jsonl", run);
+  if (!lm_file_exists(path)) return LM_OK;
+  lm_status s = lm_file_read(path, &text, err);
+  if (s == LM_OK) s = read_rollbacks(&all, &text, err);
+  go_back_to(&all, step);
+  if (s == LM_OK && all.n > 0) {
+    *found = true;
+    *out = all.items[all.n - 1];
+  }
+  free(all.items);
+  lm_buffer_free(&text);
+  return s;
+}
+
 /* ---- this start ---- */
 
 static lm_status add_text(lm_buffer *b, const char *key, const char *text, size_t most, lm_error *err)

@@ -36,6 +36,16 @@ typedef struct lm_journal_rollback {
 /** Add a row below this start's entry. Local. @return LM_EIO, LM_ENOMEM */
 lm_status lm_journal_add_rollback(lm_journal *j, const lm_journal_rollback *what, lm_error *err) LM_NODISCARD;
 
+/** Where the step that comes after `step` begins in the data, as far as the journal knows better than the batches of
+ * the steps before: the last rollback that still counts for it, one that no later start or rollback has undone by going
+ * back beyond it. Local.
+ *  @param run  the run folder
+ *  @param[out] found  false: no rollback counts, *out stays as it is
+ *  @param[out] out    only .bad, .to and the samples
+ *  @return LM_EIO, LM_ENOMEM */
+lm_status lm_journal_rollback_before(const char *run, uint64_t step, lm_journal_rollback *out, bool *found,
+                                     lm_error *err) LM_NODISCARD;
+
 /** How this start ended: its status, and the sentence and host of a failure. Local. NULL is fine. */
 void lm_journal_close(lm_journal *j, lm_status s, const lm_error *err);
 

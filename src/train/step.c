@@ -195,8 +195,7 @@ static void describe_update(lm_trainer *t, const struct shares *all, lm_metrics_
 /* Collective. */
 static void update(lm_trainer *t, const struct shares *all, const lm_metrics_row *row)
 {
-  double mean = mean_factor(t, all), clip = t->cfg->optim.clip;
-  double scale = clip > 0 && row->grad_norm > clip ? mean * (clip / row->grad_norm) : mean;
+  double scale = mean_factor(t, all) * lm_clip_factor(row->grad_norm, t->cfg->optim.clip);
   lm_optimizer_step(t->optimizer, lm_gradsync_sums(t->sync), (float)row->lr, (float)scale, (int64_t)t->at.applied + 1);
   lm_gradsync_gather(t->sync, lm_model_weights(t->model), t->compute);
   lm_monitor_add(&t->at.monitor, row->loss);

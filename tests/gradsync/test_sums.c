@@ -2,6 +2,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "gradsync/gradsync.h"
 #include "model/model.h"
+#include "optim/optimizer.h"
 #include "tests/gradsync/host_fabric.h"
 #include "tests/kernels/random.h"
 #include "tests/tap.h"
@@ -298,7 +299,9 @@ static void check_norm(const lm_comm *comm)
     lm_gradsync_end_micro(sync);
     lm_gradsync_finish(sync);
     double norm = sqrt(lm_gradsync_squares(sync));
-    tap_ok(norm == 5, "sharding %d: gradients 3 and 4 have the norm 5; clipped to 1 they are scaled by 0.2", sharding);
+    tap_ok(norm == 5, "sharding %d: gradients 3 and 4 have the norm 5", sharding);
+    tap_ok(lm_clip_factor(norm, 1) == 0.2, "clipped to 1 they are scaled by 0.2, on all ranks");
+    tap_ok(lm_clip_factor(norm, 5) == 1 && lm_clip_factor(norm, 0) == 1, "clipped to 5, or to anything, by 1");
     lm_gradsync_free(sync);
   }
 }

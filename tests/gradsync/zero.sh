@@ -41,6 +41,18 @@ for zero in 1 2; do
   tap_like "$tap_err" "not finite in token_embedding/weight" "and the tensor named"
 done
 
+# Sharded over 4 ranks until step 10, which 34,208 parameters do not divide by 3: any layout goes on, 10 more steps.
+long=(--run.steps=20 --optim.clip=0.1 --checkpoint.every=10)
+tap_exit 0 "20 steps, zero 1 on 4 ranks" -- train 4 whole --parallel.zero=1 "${long[@]}"
+tap_exit 75 "10 of them" -- train 4 part --parallel.zero=1 "${long[@]}" --run.stop_after=10
+for way in "1 0" "2 1" "3 1" "3 2"; do
+  read -r n zero <<<"$way"
+  cp -r part "on-$n-$zero"
+  tap_exit 0 "then zero $zero on $n ranks" -- train "$n" "on-$n-$zero" --parallel.zero="$zero" "${long[@]}"
+  tap_like "$tap_err" "resumed from step 10" "it goes on"
+  close_to loss whole "on-$n-$zero" 1e-5 "the losses of 4 ranks"
+done
+
 # A step that is left out changes nothing, so its checkpoint is the one before it, written by another layout.
 if command -v h5diff >/dev/null; then
   for precision in f32 bf16; do

@@ -145,6 +145,32 @@ static void test_decay(const lm_kernels *k, lm_optimizer_kind kind)
   lm_optimizer_free(opt);
 }
 
+/* Ten updates with the gradient 1, then one by an optimizer that got the moments, the count of updates, or both. By
+ * hand, with m = 1 - 0.9^10 and v = 1 - 0.95^10 before it: both corrections cancel to 1; without the count they divide
+ * by 0.1 and 0.05 what is nearly 1 and 0.43; without the moments they divide 0.1 and 0.05 by what is meant for eleven.
+ */
+static void test_handed_on(const lm_kernels *k, bool moments, bool count, double want)
+{
+  static _Alignas(64) float w[ELEMENTS], g[ELEMENTS];
+  const lm_optimizer_config cfg = {.kind = LM_OPTIMIZER_ADAMW, .adamw = {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f}};
+  lm_optimizer *first, *second;
+  lm_moment from[LM_MOMENTS], to[LM_MOMENTS];
+  lm_error err;
+  LM_ASSERT(lm_optimizer_new(&first, &table, w, LM_F32, k, &cfg, &err) == LM_OK);
+  LM_ASSERT(lm_optimizer_new(&second, &table, w, LM_F32, k, &cfg, &err) == LM_OK);
+  for (int i = 0; i < ELEMENTS; i++) g[i] = 1;
+  for (int step = 1; step <= 10; step++) lm_optimizer_step(first, g, 0.01f, 1, step);
+  memset(w, 0, sizeof w);
+  int n = lm_optimizer_moments(first, from);
+  lm_optimizer_moments(second, to);
+  for (int i = 0; moments && i < n; i++) memcpy(to[i].data, from[i].data, sizeof w);
+  lm_optimizer_step(second, g, 1, 1, count ? 11 : 1);
+  tap_ok(fabs(-(double)w[0] - want) < 5e-4, "%s: the 11th update, %s moments and %s count handed on, is %.3f lr: %.4f",
+         k->name, moments ? "the" : "no", count ? "the" : "no", want, -(double)w[0]);
+  lm_optimizer_free(first);
+  lm_optimizer_free(second);
+}
+
 int main(int argc, char **argv)
 {
   lm_comm comm;
@@ -167,6 +193,9 @@ int main(int argc, char **argv)
     }
     test_decay(backends[b], LM_OPTIMIZER_ADAMW);
     test_decay(backends[b], LM_OPTIMIZER_SGD);
+    test_handed_on(backends[b], true, true, 1);
+    test_handed_on(backends[b], true, false, 2.337);
+    test_handed_on(backends[b], false, true, 0.428);
   }
   lm_buffer_free(&text);
   return tap_end();

@@ -39,4 +39,32 @@ tap_exit 0 "2 ranks, no OMP_NUM_THREADS" -- env -u OMP_NUM_THREADS timeout 100 "
 threads=$(sed -n 's/.*: 2 ranks x \([0-9]*\) thread.*/\1/p' <<<"$tap_err")
 [ $((2 * ${threads:-1000})) -le "$(env -u OMP_NUM_THREADS nproc)" ] || [ "$threads" = 1 ]
 tap_ok $? "2 ranks x ${threads:-?} threads on $(env -u OMP_NUM_THREADS nproc) cores"
+
+# More ranks than cores, a thread each: they take turns, and do not spin while others have work. The best step counts.
+rate() { # FOLDER
+  column tokens_per_s "$1" | sort -g | tail -n 1
+}
+for n in 2 4; do
+  OMP_NUM_THREADS=1 tap_exit 0 "$n ranks, 100 steps" -- train $n "ranks$n" --run.steps=100 --checkpoint.every=0 --log.every=100
+done
+awk -v a="$(rate ranks2)" -v b="$(rate ranks4)" 'BEGIN { exit !(b > 0 && a < 5 * b) }'
+tap_ok $? "4 ranks make $(rate ranks4) tokens/s at best, 2 $(rate ranks2): no more than 5 times as many"
+
+# ---- one dataset, two runs ----
+train 2 first "${short[@]}" >first.log 2>&1 &
+first=$!
+tap_exit 0 "a second run on the same data, at the same time" -- train 2 second "${short[@]}"
+wait $first
+tap_ok $? "does not disturb the first"
+mkdir disk
+if mount -t tmpfs mpilm-test disk 2>/dev/null; then
+  trap 'umount disk' EXIT
+  cp train.h5 val.h5 disk
+  mount -o remount,ro disk
+  tap_exit 0 "data on a file system that is read-only" -- train 2 from-disk "${short[@]}" --data.train=disk/train.h5 --data.val=disk/val.h5
+else
+  tap_skip "no right to mount" "data on a file system that is read-only"
+fi
+tap_exit 0 "versions" -- "$MPILM" info
+tap_like "$tap_out" '^hdf5 +[0-9.]+ \(headers [0-9.]+\)$' "of HDF5 as linked and as compiled"
 tap_end

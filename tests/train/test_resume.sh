@@ -26,6 +26,14 @@ tap_like "$tap_err" "already at step 20 of 20" "has nothing to do"
 tap_is "$(find f32/checkpoints -name 'step-*.h5' | sort | xargs -n1 basename | tr '\n' ' ')" \
   "step-00000005.h5 step-00000010.h5 step-00000015.h5 step-00000020.h5 " "a checkpoint every 5 steps, the last included"
 
+tap_exit 0 "7 steps, a checkpoint every 3" -- train 2 seven --run.steps=7 --checkpoint.every=3
+tap_is "$(find seven/checkpoints -name 'step-*.h5' | sort | xargs -n1 basename | tr '\n' ' ')" \
+  "step-00000003.h5 step-00000006.h5 step-00000007.h5 " "3, 6, and 7, the last"
+rows=$(cat seven/metrics.jsonl)
+tap_exit 0 "started again" -- train 2 seven --run.steps=7 --checkpoint.every=3
+tap_like "$tap_err" "already at step 7 of 7" "says that it is there"
+tap_is "$(cat seven/metrics.jsonl)" "$rows" "and trains nothing"
+
 # A stop request to one rank only, in the middle of a step.
 MPILM_FAULT=slow_save=300ms train 2 signalled --run.steps=100000 --checkpoint.every=0 --log.every=1000 >log 2>&1 &
 launcher=$!

@@ -15,7 +15,20 @@ samples() { # FOLDER STEP: the windows that a step trained on
   sed -n "s/^{\"step\": $2,.*\"samples\": \(\[.*\]\)}/\1/p" "$1/metrics.jsonl"
 }
 
+which_samples() { # FOLDER STEP: the same, by mpilm data which, which knows config, checkpoints and journal
+  "$MPILM" data which config.yaml --run.folder="$1" --step "$2" | awk 'NR > 1 { printf "%s%s", sep, $2; sep = ", " }'
+}
+
+on_paper() { # FOLDER: every step's samples are those that data which prints
+  local step wrong=""
+  for step in $(column step "$1"); do
+    [ "[$(which_samples "$1" "$step")]" = "$(samples "$1" "$step")" ] || wrong="$wrong $step"
+  done
+  tap_is "$(column step "$1" | wc -l):$wrong" "12:" "$1: data which prints the samples of each step"
+}
+
 tap_exit 0 "nothing goes wrong" -- short 2 fine
+on_paper fine
 
 # ---- rollback: sample 90 is in step 8, the last checkpoint before it is that of step 4, which has samples 0 to 47 ----
 MPILM_FAULT=grad_nan@sample90 tap_exit 0 "a bad sample, 2 ranks" -- short 2 back --train.nonfinite=rollback
@@ -74,6 +87,13 @@ MPILM_FAULT=grad_nan@step6:rank1 tap_exit 1 "started again" -- short 2 again --t
 tap_is "$(grep -c '"rollback"' again/journal.jsonl) $(grep -c '"start"' again/journal.jsonl)" "2 2" "has none left"
 tap_exit 0 "mended" -- short 2 again --train.nonfinite=rollback --train.max_rollbacks=2
 tap_is "$(samples again 5)" "$(samples fine 9)" "twice two steps of data are left out"
+for run in back early again killed; do on_paper $run; done
+MPILM_FAULT=grad_nan@sample130 tap_exit 0 "sample 130 is in step 11" -- short 2 undone --train.nonfinite=rollback
+tap_is "$(samples undone 9)" "$(samples fine 12)" "back to step 8, and on behind it"
+on_paper undone
+tap_exit 0 "gone on from step 4 instead" -- short 2 undone --run.resume=4
+tap_is "$(samples undone 9)" "$(samples fine 9)" "nothing is left out any more"
+on_paper undone
 
 # ---- stop, skip ----
 MPILM_FAULT=grad_inf@step6:rank1 tap_exit 1 "stop" -- short 2 stop --train.nonfinite=stop
