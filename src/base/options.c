@@ -282,13 +282,15 @@ lm_status lm_options_set_list(lm_options *o, const char *name, const char *const
 static lm_status set_list_text(lm_options *o, const lm_option *row, const char *value, lm_origin origin,
                                const char *where, lm_error *err)
 {
-  const char *items[256];
-  size_t n = 0;
+  size_t n = 0, most = 1;
+  for (const char *c = value; *c != '\0'; c++) most += *c == ',';
   char *copy = strdup(value), *rest = copy;
-  if (copy == NULL) return lm_fail(err, LM_ENOMEM, "no memory for an option's text");
-  for (char *item; n < 256 && (item = strsep(&rest, ",")) != NULL;)
+  const char **items = calloc(most, sizeof *items);
+  lm_status s = copy != NULL && items != NULL ? LM_OK : lm_fail(err, LM_ENOMEM, "no memory for an option's text");
+  for (char *item; s == LM_OK && (item = strsep(&rest, ",")) != NULL;)
     if (*item != '\0') items[n++] = item;
-  lm_status s = lm_options_set_list(o, row->name, items, n, origin, where, err);
+  if (s == LM_OK) s = lm_options_set_list(o, row->name, items, n, origin, where, err);
+  free(items);
   free(copy);
   return s;
 }
@@ -301,7 +303,7 @@ lm_status lm_options_set(lm_options *o, const char *name, const char *value, lm_
   const lm_option *row = &o->table[i];
   if (row->type == LM_OPT_LIST) return set_list_text(o, row, value, origin, where, err);
   if (o->given[i].set && o->given[i].origin > origin) { /* weaker, but it must still be a good value */
-    char spare[sizeof(lm_list) + sizeof(double)];
+    _Alignas(max_align_t) char spare[sizeof(lm_list) + sizeof(double)];
     lm_option probe = *row;
     probe.offset = 0;
     char *target = o->target;
@@ -444,6 +446,14 @@ lm_origin lm_options_origin(const lm_options *o, const char *name, const char **
   LM_ASSERT(s == LM_OK);
   if (where != NULL) *where = o->given[i].set ? o->given[i].where : "default";
   return o->given[i].set ? o->given[i].origin : LM_FROM_DEFAULT;
+}
+
+const char *lm_options_set_by(const lm_options *o, const char *name, lm_origin origin)
+{
+  for (size_t i = 0; i < o->count; i++)
+    if (strcmp(o->table[i].name, name) == 0)
+      return o->given[i].set && o->given[i].origin == origin ? o->given[i].where : NULL;
+  return NULL;
 }
 
 /* ---- writing ---- */

@@ -83,6 +83,9 @@ lm_status lm_options_complete(const lm_options *o, lm_error *err) LM_NODISCARD;
 /** Where the value of `name` came from: "default", "preset", "config.yaml:7", "command line". Local. */
 lm_origin lm_options_origin(const lm_options *o, const char *name, const char **where);
 
+/** Where `name` was set, if by this source and no stronger one: "config.yaml:7"; else NULL. Local. Any name is fine. */
+const char *lm_options_set_by(const lm_options *o, const char *name, lm_origin origin);
+
 /** Append the current values as YAML, which lm_options_read_yaml() reads back to the same values. Local. */
 lm_status lm_options_write_yaml(const lm_options *o, lm_buffer *out, lm_error *err) LM_NODISCARD;
 

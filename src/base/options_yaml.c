@@ -63,6 +63,14 @@ static lm_status duplicate_key(const struct reader *r, const yaml_node_t *map, c
   return LM_OK;
 }
 
+/* `lr` in the section optim, and optim.lr. */
+static lm_status check_once(const struct reader *r, const char *name, const char *place)
+{
+  const char *first = lm_options_set_by(r->o, name, LM_FROM_FILE);
+  if (first == NULL) return LM_OK;
+  return lm_fail(r->err, LM_EINVAL, "%s: %s stands here for the second time, first in %s", place, name, first);
+}
+
 static lm_status mapping(const struct reader *r, const yaml_node_t *map, const char *section)
 {
   for (const yaml_node_pair_t *p = map->data.mapping.pairs.start; p < map->data.mapping.pairs.top; p++) {
@@ -72,6 +80,7 @@ static lm_status mapping(const struct reader *r, const yaml_node_t *map, const c
     if (key->type != YAML_SCALAR_NODE) return lm_fail(r->err, LM_EINVAL, "%s: the key is not a word", place);
     LM_TRY(duplicate_key(r, map, p));
     snprintf(name, sizeof name, "%s%s%s", section, *section ? "." : "", (char *)key->data.scalar.value);
+    LM_TRY(check_once(r, name, place));
     if (value->type == YAML_MAPPING_NODE) {
       if (*section != '\0') return lm_fail(r->err, LM_EINVAL, "%s: %s is a section inside a section", place, name);
       LM_TRY(mapping(r, value, name));
@@ -86,12 +95,30 @@ static lm_status mapping(const struct reader *r, const yaml_node_t *map, const c
   return LM_OK;
 }
 
+static lm_status load(yaml_parser_t *parser, yaml_document_t *doc, const char *path, lm_error *err)
+{
+  if (yaml_parser_load(parser, doc)) return LM_OK;
+  return lm_fail(err, LM_EINVAL, "%s:%zu: not YAML: %s", path, parser->problem_mark.line + 1,
+                 parser->problem ? parser->problem : "it cannot be read");
+}
+
+/* What follows the first document would have no effect. */
+static lm_status check_end(yaml_parser_t *parser, const char *path, lm_error *err)
+{
+  yaml_document_t doc;
+  LM_TRY(load(parser, &doc, path, err));
+  yaml_node_t *root = yaml_document_get_root_node(&doc);
+  lm_status s = LM_OK;
+  if (root != NULL)
+    s = lm_fail(err, LM_EINVAL, "%s:%zu: a second document (---) begins; want one", path, root->start_mark.line + 1);
+  yaml_document_delete(&doc);
+  return s;
+}
+
 static lm_status read_document(lm_options *o, const char *path, yaml_parser_t *parser, lm_error *err)
 {
   yaml_document_t doc;
-  if (!yaml_parser_load(parser, &doc))
-    return lm_fail(err, LM_EINVAL, "%s:%zu: not YAML: %s", path, parser->problem_mark.line + 1,
-                   parser->problem ? parser->problem : "it cannot be read");
+  LM_TRY(load(parser, &doc, path, err));
   struct reader r = {.o = o, .path = path, .doc = &doc, .err = err};
   yaml_node_t *root = yaml_document_get_root_node(&doc);
   lm_status s = LM_OK;
@@ -101,7 +128,7 @@ static lm_status read_document(lm_options *o, const char *path, yaml_parser_t *p
   else if (root != NULL)
     s = mapping(&r, root, "");
   yaml_document_delete(&doc);
-  return s;
+  return s == LM_OK && root != NULL ? check_end(parser, path, err) : s;
 }
 
 lm_status lm_options_parse_yaml(lm_options *o, const char *yaml, size_t n, const char *where, lm_error *err)

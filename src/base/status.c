@@ -6,13 +6,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { TEXT = sizeof((lm_error *)0)->text };
+
+/* Of a sentence that is too long, for the paths in it, the middle is left out: what is wrong stands at its end. */
+static void LM_PRINTF(2, 0) write_text(char out[TEXT], const char *format, va_list args)
+{
+  static const char gap[] = " ... ";
+  char all[4 * TEXT + 4096];
+  int n = vsnprintf(all, sizeof all, format, args);
+  size_t length = n < 0 ? 0 : (size_t)n < sizeof all ? (size_t)n : sizeof all - 1, head = TEXT / 4;
+  if (length < TEXT) {
+    memcpy(out, all, length + 1);
+    return;
+  }
+  while (head > 0 && ((unsigned char)all[head] & 0xc0) == 0x80) head--; /* characters stay whole */
+  const char *tail = all + length - (TEXT - sizeof gap - head);
+  while (((unsigned char)*tail & 0xc0) == 0x80) tail++;
+  snprintf(out, TEXT, "%.*s%s%s", (int)head, all, gap, tail);
+}
+
 lm_status(lm_fail)(lm_error *err, lm_status s, const char *format, ...)
 {
   if (err == NULL) return s;
   *err = (lm_error){.status = s, .rank = -1};
   va_list args;
   va_start(args, format);
-  vsnprintf(err->text, sizeof err->text, format, args);
+  write_text(err->text, format, args);
   va_end(args);
   return s;
 }

@@ -94,6 +94,13 @@ static void files(void)
          "an unknown key: file, line, nearest");
   tap_ok(yaml("optim:\n  lr: 1e-3\n  lr: 2e-3\n") == LM_EINVAL && strstr(err.text, "test_options.yaml:3") &&
            strstr(err.text, "second time"), "a key twice");
+  tap_ok(yaml("optim:\n  lr: 1e-3\noptim.lr: 2e-3\n") == LM_EINVAL &&
+           strstr(err.text, "test_options.yaml:3: optim.lr stands here for the second time, first in test_options.yaml:2"),
+         "a key twice, in its section and with its whole name");
+  tap_ok(yaml("optim:\n  lr: 1e-3\n---\noptim:\n  lr: 2e-3\n") == LM_EINVAL &&
+           strstr(err.text, "test_options.yaml:4: a second document"), "a second document");
+  tap_ok(yaml("optim:\n  lr: 1e-3\n---\noptim: [\n") == LM_EINVAL && strstr(err.text, "not YAML"), "which is not YAML");
+  tap_ok(yaml("---\noptim:\n  lr: 1e-3\n...\n") == LM_OK && v.lr == 1e-3, "marks around one document");
   tap_ok(yaml("optim: 3\n") == LM_EINVAL, "a section that is a number");
   tap_ok(yaml("optim: [\n") == LM_EINVAL && strstr(err.text, "not YAML"), "not YAML");
   tap_ok(yaml("- a\n") == LM_EINVAL, "a list is no config");
@@ -116,6 +123,12 @@ static void words(void)
   tap_ok(rest->count == 3 && strcmp(rest->items[0], "in.txt") == 0 && strcmp(rest->items[1], "-") == 0 &&
            strcmp(rest->items[2], "--x") == 0,
          "and what is left");
+  char many[2 * 300 + 16] = "--data.train=";
+  for (int i = 0; i < 300; i++) strcat(many, "f,");
+  char *argument[] = {many};
+  lm_options_free(o);
+  tap_ok(lm_options_new(&o, table, N, &v, &err) == LM_OK && lm_options_parse(o, 1, argument, &err) == LM_OK &&
+           v.files.count == 300 && strcmp(v.files.items[299], "f") == 0, "a list of 300");
   char *lone[] = {"--optim.lr"}, *dash[] = {"-x"};
   tap_ok(lm_options_parse(o, 1, lone, &err) == LM_EINVAL && strstr(err.text, "needs a value"), "no value");
   tap_ok(lm_options_parse(o, 1, dash, &err) == LM_EINVAL, "a letter is no option");
