@@ -7,6 +7,7 @@
 #include "train/stop.h"
 #include "train/threads.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,15 +23,28 @@ static const lm_option options[] = {
     {"json", LM_OPT_BOOL, offsetof(struct eval_options, json), "false", NULL, NULL, "print one JSON object"},
 };
 
-static void print(const struct eval_options *o, const lm_config *cfg, uint64_t step, const lm_loss *loss)
+/* JSON has no NaN and no infinity: null. */
+static json_t *number(double x)
+{
+  return isfinite(x) ? json_real(x) : json_null();
+}
+
+static lm_status print(const struct eval_options *o, const lm_config *cfg, uint64_t step, const lm_loss *loss,
+                       lm_error *err)
 {
   double mean = loss->sum / (double)loss->count;
-  if (o->json)
-    printf("{\"data\": \"%s\", \"step\": %llu, \"loss\": %.12g, \"perplexity\": %.12g, \"tokens\": %llu}\n",
-           cfg->data.val, (unsigned long long)step, mean, exp(mean), (unsigned long long)loss->count);
-  else
+  if (!o->json) {
     printf("loss %.6f  perplexity %.4f  over %llu tokens of %s, step %llu\n", mean, exp(mean),
            (unsigned long long)loss->count, cfg->data.val, (unsigned long long)step);
+    return LM_OK;
+  }
+  json_t *all = json_pack("{s:s, s:I, s:o, s:o, s:I}", "data", cfg->data.val, "step", (json_int_t)step, "loss",
+                          number(mean), "perplexity", number(exp(mean)), "tokens", (json_int_t)loss->count);
+  if (all == NULL) return lm_fail(err, LM_EINVAL, "%s: is not UTF-8, JSON cannot name it", cfg->data.val);
+  json_dumpf(all, stdout, JSON_REAL_PRECISION(12));
+  putchar('\n');
+  json_decref(all);
+  return LM_OK;
 }
 
 static lm_status open_data(lm_dataset **out, const lm_config *cfg, const lm_restored *r, lm_error *err)
@@ -64,7 +78,7 @@ static lm_status evaluate(const lm_comm *comm, const struct eval_options *o, con
   if (s == LM_OK)
     s = lm_evaluate(comm, r->model, data, (uint64_t)cfg->eval.windows, micro, tokens, targets, NULL, &loss, err);
   if (s == LM_OK && loss.count == 0) s = lm_fail(err, LM_STOPPED, "the evaluation was interrupted");
-  if (s == LM_OK && comm->rank == 0) print(o, cfg, r->step, &loss);
+  if (s == LM_OK) s = lm_agree(comm, comm->rank == 0 ? print(o, cfg, r->step, &loss, err) : LM_OK, err);
   free(tokens);
   free(targets);
   lm_dataset_close(data);
