@@ -31,7 +31,8 @@ const lm_option lm_config_options[] = {
      "a run folder's owner on another host is taken for gone when it gave no sign of life for so long"},
     {"run.resume", LM_OPT_STRING, AT(run.resume), "auto", NULL, NULL,
      "auto: from the newest good checkpoint in run.folder, where there is one; never: from the start, in a folder "
-     "without checkpoints; a number: from the checkpoint of that step, giving up later ones, once: started again the run goes on"},
+     "without checkpoints; a number: from the checkpoint of that step, giving up later ones, once: started again the "
+     "run goes on"},
     {"run.init_from", LM_OPT_STRING, AT(run.init_from), "", NULL, NULL,
      "a checkpoint whose weights a new run begins with, and nothing else of it"},
     {"run.allow_change", LM_OPT_CHOICE, AT(run.allow_change), "nothing", "nothing|data", NULL,
@@ -321,10 +322,36 @@ static lm_status check_writer(const lm_config *cfg, lm_error *err)
   return lm_fail(err, LM_EINVAL, "checkpoint.mpiio_hints is '%s', which only checkpoint.writer=mpiio reads", hints);
 }
 
+/* These are used in f32, where the nearest number may be an end of the range that the row leaves out. */
+static lm_status check_rounded(const lm_config *cfg, lm_error *err)
+{
+  const struct {
+    const char *name;
+    double value, end;
+  } rows[] = {
+      {"optim.beta1", cfg->optim.beta1, 1},
+      {"optim.beta2", cfg->optim.beta2, 1},
+      {"optim.momentum", cfg->optim.momentum, 1},
+      {"optim.eps", cfg->optim.eps, 0},
+      {"model.dropout", cfg->model.shape.dropout, 1},
+      {"model.norm_eps", cfg->model.shape.norm_eps, 0},
+      {"train.label_smoothing", cfg->train.label_smoothing, 1},
+      {"scaler.min", cfg->scaler.min, 0},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    if ((double)(float)rows[i].value == rows[i].end)
+      return lm_fail(err, LM_EINVAL, "%s is %.17g, which is %g in f32; want %s %g", rows[i].name, rows[i].value,
+                     rows[i].end, rows[i].end > 0 ? "a number further below" : "a number further above", rows[i].end);
+  return LM_OK;
+}
+
 /* What two keys say together. Everything about one key is in its row. */
 static lm_status check(const lm_config *cfg, lm_error *err)
 {
   const lm_scaler_config *scaler = &cfg->scaler;
+  if (*cfg->run.folder == '\0')
+    return lm_fail(err, LM_EINVAL, "run.folder is empty; want the folder that checkpoints and metrics go into");
+  LM_TRY(check_rounded(cfg, err));
   if (!(scaler->min <= scaler->init && scaler->init <= scaler->max))
     return lm_fail(err, LM_EINVAL, "scaler.min, init, max are %g, %g, %g; want them in this order", scaler->min,
                    scaler->init, scaler->max);
