@@ -111,7 +111,7 @@ int main(int argc, char **argv)
     s = print_help(c, &err);
   else
     s = run(c, &argc, &argv, &err);
-  if (fflush(stdout) != 0 && s == LM_OK) {
+  if ((fflush(stdout) != 0 || ferror(stdout)) && s == LM_OK) {
     lm_fail(&err, LM_EIO, "cannot write to stdout");
     lm_log_error(&err);
     s = LM_EIO;

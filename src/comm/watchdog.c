@@ -212,10 +212,11 @@ lm_status lm_watchdog_start(lm_watchdog **out, const lm_comm *comm, const char *
     path_of_verdict(w, path);
     unlink(path);
   }
-  if (pthread_create(&w->thread, NULL, watch, w) == 0) return LM_OK;
+  int failed = pthread_create(&w->thread, NULL, watch, w);
+  if (failed == 0) return LM_OK;
   free(w);
   *out = NULL;
-  return lm_fail(err, LM_ENOMEM, "the watchdog's thread cannot be made: %s", strerror(errno));
+  return lm_fail(err, LM_ENOMEM, "the watchdog's thread cannot be made: %s", strerror(failed));
 }
 
 void lm_watchdog_neighbour(lm_watchdog *w, const lm_comm *comm)

@@ -6,6 +6,7 @@
 #include "command/command.h"
 #include "model/generation.h"
 #include "model/sample.h"
+#include "text/split.h"
 #include "text/vocab.h"
 #include "train/restore.h"
 #include "train/threads.h"
@@ -18,7 +19,7 @@ struct generate_options {
   const char *checkpoint, *prompt, *prompts, *vocab;
   int64_t tokens, top_k, seed, threads, batch;
   double temperature, top_p;
-  int backend, precision;
+  int pattern, backend, precision;
   bool ignore_end;
 };
 
@@ -30,6 +31,8 @@ static const lm_option options[] = {
      "a file with a prompt a line, instead; - is standard input"},
     {"batch", LM_OPT_INT, AT(batch), "16", "[1, 4096]", "prompts", "how many to go on with at a time"},
     {"vocab", LM_OPT_STRING, AT(vocab), "", NULL, NULL, "the vocabulary; empty is the data.vocab of the run"},
+    {"pattern", LM_OPT_CHOICE, AT(pattern), "auto", LM_PATTERN_WORDS_OR_AUTO, NULL,
+     "split pattern of vocabulary files that do not name theirs, as it was for mpilm tokenize"},
     {"tokens", LM_OPT_INT, AT(tokens), "200", "[0, 1e9]", "tokens", "how many to generate at most, for each prompt"},
     {"temperature", LM_OPT_FLOAT, AT(temperature), "1", "[0, 100]", NULL, "0 always takes the likeliest token"},
     {"top-k", LM_OPT_INT, AT(top_k), "0", "[0, 1e9]", "tokens", "choose among the so many likeliest; 0 is all"},
@@ -72,7 +75,7 @@ static lm_status open_vocab(teller *t, const lm_restored *r, lm_error *err)
 {
   const char *path = *t->o->vocab ? t->o->vocab : r->cfg.data.vocab;
   if (*path == '\0') return lm_fail(err, LM_EINVAL, "the run names no vocabulary (data.vocab); give --vocab");
-  LM_TRY(lm_vocab_load(&t->vocab, path, LM_PATTERN_GPT2, err));
+  LM_TRY(lm_vocab_load(&t->vocab, path, (lm_pattern)t->o->pattern, err));
   if (lm_vocab_fingerprint(t->vocab) != r->vocab_fingerprint)
     return lm_fail(err, LM_EINVAL, "%s (fingerprint %016llx) is not the vocabulary that the model learned (%016llx)",
                    path, (unsigned long long)lm_vocab_fingerprint(t->vocab), (unsigned long long)r->vocab_fingerprint);

@@ -103,9 +103,24 @@ static lm_status make_model(lm_trainer *t, lm_error *err)
                           &s->optimizer, err);
 }
 
-static lm_status make_local(lm_trainer *t, lm_error *err)
+/* config.used.yaml, which checkpoints keep and eval and generate read. YAML holds UTF-8, the names of files any bytes.
+ */
+static lm_status write_config(lm_trainer *t, const lm_options *options, lm_error *err)
+{
+  lm_config again;
+  lm_options *parsed = NULL;
+  LM_TRY(lm_options_write_yaml(options, &t->config_text, err));
+  lm_status s = lm_config_parse(&again, &parsed, t->config_text.data, t->config_text.size, "config.used.yaml", err);
+  lm_options_free(parsed);
+  if (s == LM_EINVAL)
+    return lm_fail_in(err, s, "checkpoints cannot keep this config: its name and texts must be UTF-8");
+  return s;
+}
+
+static lm_status make_local(lm_trainer *t, const lm_options *options, lm_error *err)
 {
   const lm_config *cfg = t->cfg;
+  LM_TRY(write_config(t, options, err));
   LM_TRY(lm_backend_start(&t->k, t->comm, (lm_backend)cfg->backend, err));
   t->compute = lm_config_compute(cfg, t->k);
   t->T = (int)cfg->model.shape.n_ctx;
@@ -201,7 +216,10 @@ static lm_status initial_weights(lm_trainer *t, lm_error *err)
   const lm_param_table *table = lm_model_params(t->model);
   bool owned = lm_optimizer_has_master(t->optimizer);
   float *host;
-  LM_TRY(lm_alloc(&host, table->elements, sizeof *host, "the initial weights", err));
+  size_t most = 0;
+  for (size_t i = 0; i < table->n_groups; i++)
+    if (table->groups[i].count > most) most = table->groups[i].count;
+  LM_TRY(lm_alloc(&host, most, sizeof *host, "the initial weights", err));
   for (size_t i = 0; i < table->n_groups; i++) {
     const lm_param_group *g = &table->groups[i];
     size_t begin = owned ? g->begin + g->own_begin : g->begin, n = owned ? g->own_count : g->count;
@@ -324,10 +342,9 @@ static lm_status open_metrics(lm_trainer *t, lm_error *err)
   return lm_metrics_open(&t->metrics, path, t->at.step, err);
 }
 
-static lm_status open_files(lm_trainer *t, const lm_options *options, lm_error *err)
+static lm_status open_files(lm_trainer *t, lm_error *err)
 {
   char path[PATH_MAX];
-  LM_TRY(lm_options_write_yaml(options, &t->config_text, err));
   if (t->comm->rank != 0) return LM_OK;
   snprintf(path, sizeof path, "%s/config.used.yaml", t->cfg->run.folder);
   LM_TRY(lm_file_replace(path, t->config_text.data, t->config_text.size, err));
@@ -479,7 +496,10 @@ static lm_status save(lm_trainer *t, const lm_metrics_row *row, bool last, lm_er
 static void end_last_save(lm_trainer *t)
 {
   lm_error why;
-  if (t->saver != NULL && lm_saver_busy(t->saver, NULL) && end_save(t, &why) != LM_OK) lm_warn("%s", why.text);
+  if (t->saver == NULL || !lm_saver_busy(t->saver, NULL)) return;
+  lm_status s = end_save(t, &why);
+  if (s == LM_OK) s = note_progress(t, &why);
+  if (s != LM_OK) lm_warn("%s", why.text);
 }
 
 static lm_status evaluate(lm_trainer *t, double *mean, lm_error *err)
@@ -497,9 +517,9 @@ static void say_step(const lm_trainer *t, const lm_metrics_row *row)
   double each = (lm_clock() - t->started) / (double)(row->step - t->started_step);
   double left = each * ((double)t->cfg->run.steps - (double)row->step);
   lm_info("step %6" PRIu64 "/%lld  loss %8.4f  norm %8.3f  lr %.2e  %8.0f tokens/s  %5.1f %% of peak  %7.1f ms  "
-          "%d:%02d left%s",
+          "%.0f:%02.0f left%s",
           row->step, (long long)t->cfg->run.steps, row->loss, row->grad_norm, row->lr, row->tokens_per_s,
-          100 * row->mfu, 1e3 * (double)row->batch * t->T / row->tokens_per_s, (int)left / 60, (int)left % 60,
+          100 * row->mfu, 1e3 * (double)row->batch * t->T / row->tokens_per_s, floor(left / 60), floor(fmod(left, 60)),
           row->skipped ? "  SKIPPED" : "");
   if (!isnan(row->val_loss)) lm_info("step %6" PRIu64 "  validation loss %.4f", row->step, row->val_loss);
 }
@@ -690,7 +710,7 @@ static lm_status run(lm_trainer *t, const lm_options *options, lm_error *err)
     return LM_OK;
   }
   LM_TRY(lm_agree(t->comm, make_loader(t, err), err));
-  LM_TRY(lm_agree(t->comm, open_files(t, options, err), err));
+  LM_TRY(lm_agree(t->comm, open_files(t, err), err));
   LM_TRY(with_state(t, &(lm_metrics_row){.loss = NAN, .val_loss = NAN}, false, err));
   t->peak_flops = t->k->product_rate != NULL ? t->k->product_rate(t->compute) : lm_cpu_product_rate(t->compute);
   lm_allreduce_sum_f64(t->comm, &t->peak_flops, 1);
@@ -713,11 +733,11 @@ lm_status lm_train(const lm_comm *comm, const lm_config *cfg, const lm_options *
   lm_stop_watch();
   lm_threads_set(comm, cfg->run.threads);
   lm_threads_report(comm);
-  lm_status s = lm_agree(comm, make_local(&t, err), err);
+  lm_status s = lm_agree(comm, make_local(&t, options, err), err);
   if (s == LM_OK) s = make_gradsync(&t, err);
   if (s == LM_OK) s = run(&t, options, err);
-  lm_journal_close(t.journal, s, err);
   end_last_save(&t);
+  lm_journal_close(t.journal, s, err);
   release(&t);
   return s;
 }

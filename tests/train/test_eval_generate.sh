@@ -38,6 +38,14 @@ tap_alone lm_restore 2 "rank 1 .*run/checkpoints/step-00000060.h5" "there is no 
 (cd apart && "$(dirname "$MPILM")/tests/checkpoint/run_state" save run 1 60 >log 2>&1)
 tap_alone lm_restore 2 "rank 1 .*step-00000060.h5: is a state file without a model" "there is another file" -- eval_apart
 
+# A report is JSON whatever is in it.
+cp val.h5 'va"l.h5'
+tap_exit 0 "a name with a quote" -- "$MPILM" eval config.yaml --run.folder=run --json --data.val='va"l.h5'
+tap_like "$tap_out" '^."data": "va\\"l.h5", "step": 60, ' "is written as JSON has it"
+tap_exit 0 "a model that is broken" -- train 1 broken --run.steps=2 --schedule.warmup=0 --optim.lr=10 --optim.clip=0 --precision=bf16
+tap_exit 0 "has no loss" -- "$MPILM" eval config.yaml --run.folder=broken --precision=fp16 --json
+tap_like "$tap_out" '"loss": null, "perplexity": null,' "which is null"
+
 generate() {
   "$MPILM" generate --checkpoint run --tokens 40 "$@"
 }
@@ -57,6 +65,12 @@ tap_exit 0 "top-k 1" -- generate --prompt "the cat" --top-k 1
 tap_is "$tap_out" "$b" "is the likeliest, too"
 tap_exit 0 "top-k above the vocabulary" -- generate --prompt "the cat" --seed 5 --top-k 1000000
 tap_is "$tap_out" "$a" "is all of it"
+tap_exit 1 "what cannot be written" -- bash -c '"$0" generate --checkpoint run --tokens 40 --prompt a >/dev/full' "$MPILM"
+tap_like "$tap_err" "cannot write to stdout" "is said"
+"$MPILM" tokenize --vocab bytes --pattern cl100k --out other.h5 train.txt >/dev/null 2>&1
+tap_exit 0 "a run on data of another pattern" -- train 1 other --run.steps=2 --schedule.warmup=0 --data.train=other.h5 --data.val=
+tap_exit 2 "generate does not know it" -- "$MPILM" generate --checkpoint other --tokens 4 --prompt a
+tap_exit 0 "until it is told" -- "$MPILM" generate --checkpoint other --tokens 4 --prompt a --pattern cl100k
 tap_exit 2 "a negative top-k" -- generate --top-k -3
 tap_exit 0 "no prompt" -- generate --tokens 5
 file=$(last_checkpoint run)

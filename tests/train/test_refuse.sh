@@ -33,7 +33,16 @@ refuse "train.txt" "a text where a dataset belongs" -- --data.train=train.txt
 refuse "model.vocab_size is 100" "a vocabulary too small for the data" -- --model.vocab_size=100
 refuse "needs at least.*100001" "a dataset shorter than a sequence" -- --model.n_ctx=100000
 refuse "eval.every is 5 but data.val" "evaluation on nothing" -- --data.val= --eval.every=5
+refuse "checkpoints cannot keep this config: its name and texts must be UTF-8: .*invalid" "a name that is not UTF-8" -- \
+  "--data.vocab=$(printf 'caf\351')"
+for edge in optim.beta1=0.99999999 optim.beta2=0.99999999 optim.eps=1e-46 model.dropout=0.99999999 model.norm_eps=1e-46; do
+  refuse "${edge%%=*} is .*, which is [01] in f32" "$edge" -- "--$edge"
+done
+folders=$(printf '/%0200d' $(seq 15))
+refuse "^mpilm: /0+.* \.\.\. .*00014/0+15: cannot open for reading: No such file or directory$" "a long path" -- --data.train="$folders"
 tap_is "$(ls -d refused 2>/dev/null)" "" "nothing was made"
+tap_exit 2 "a run folder without a name" -- "$MPILM" train config.yaml --run.folder=
+tap_like "$tap_err" "run.folder is empty" "is not the root of the file system"
 
 printf 'optim:\n  lr: 1e-3\n  weigth_decay: 0.1\n' >bad.yaml
 tap_exit 2 "a misspelt key in a file, on 4 ranks" -- ranks 4 "$MPILM" train bad.yaml
