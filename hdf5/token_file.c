@@ -3,6 +3,7 @@
 #include "hdf5/token_file.h"
 #include "base/file.h"
 #include "hdf5/library.h"
+#include "hdf5/state_layout.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,7 @@
 #include <unistd.h>
 
 #define FORMAT "mpilm tokens"
-enum { VERSION = 1, PART_PATH = 4096 };
+enum { VERSION = 1, PART_PATH = 4096, AROUND = 1 << 14 }; /* AROUND: HDF5's own bytes, generously */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "ids are written as they lie in memory, little-endian");
 
@@ -121,6 +122,23 @@ static lm_status probe_writable(const char *part, lm_error *err)
   return LM_OK;
 }
 
+/* Blocks for all that will be written: a full disk is found before, and ranks write at once into blocks that are there.
+ */
+static lm_status take_room(const char *part, lm_error *err)
+{
+  struct stat st;
+  int fd = open(part, O_WRONLY | O_CLOEXEC);
+  if (fd < 0 || fstat(fd, &st) != 0) {
+    int e = errno;
+    if (fd >= 0) close(fd);
+    return lm_fail(err, LM_EIO, "%s: cannot open for writing: %s", part, strerror(e));
+  }
+  lm_status s = lm_state_room_take(fd, part, (uint64_t)st.st_size, err);
+  close(fd);
+  if (s != LM_OK) unlink(part);
+  return s;
+}
+
 static lm_status create_local(bool lays_out, const char *path, lm_token_info *info, char part[PART_PATH], lm_error *err)
 {
   if ((size_t)snprintf(part, PART_PATH, "%s.part", path) >= PART_PATH)
@@ -131,7 +149,12 @@ static lm_status create_local(bool lays_out, const char *path, lm_token_info *in
   info->width = lm_token_width(info->vocab_size);
   if (!lays_out) return LM_OK;
   LM_TRY(probe_writable(part, err));
-  return lay_out(part, info, err);
+  /* Asked first: where HDF5 cannot close a file for want of room, it crashes at the end of the program. */
+  lm_status s = lm_state_room_ask(part, info->tokens * (uint64_t)info->width + info->documents * 8 + AROUND, err);
+  if (s != LM_OK) unlink(part);
+  LM_TRY(s);
+  LM_TRY(lay_out(part, info, err));
+  return take_room(part, err);
 }
 
 lm_status lm_token_file_create(const lm_comm *comm, const char *path, lm_token_info *info, char part[4096],

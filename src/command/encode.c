@@ -41,15 +41,20 @@ typedef struct job {
   uint64_t bad; /* sequences that are not UTF-8 */
 } job;
 
-/* Write a number, and give back where the next character goes: printf takes longer than the encoding does. */
+/* Write a number below 10^8, and give back where the next character goes; 8 bytes may be written. All its digits at
+ * once, without a branch: printf takes longer than the encoding does. */
 static char *write_number(char *to, uint32_t x)
 {
-  char digits[10];
-  int n = 0;
-  do digits[n++] = (char)('0' + x % 10);
-  while ((x /= 10) > 0);
-  while (n > 0) *to++ = digits[--n];
-  return to;
+  static const uint64_t zeros = 0x3030303030303030;
+  uint64_t tens, v = x / 10000 | (uint64_t)(x % 10000) << 32; /* halves of four digits, the first one lowest */
+  tens = (v * 10486 >> 20) & 0x0000007f0000007f;              /* each / 100 */
+  v = tens | (v - tens * 100) << 16;
+  tens = (v * 103 >> 10) & 0x000f000f000f000f; /* each / 10 */
+  v = tens | (v - tens * 10) << 8;
+  int n = 1 + (x > 9) + (x > 99) + (x > 999) + (x > 9999) + (x > 99999) + (x > 999999) + (x > 9999999);
+  v = (v | zeros) >> (64 - 8 * n);
+  memcpy(to, &v, sizeof v);
+  return to + n;
 }
 
 /* Bytes that are not UTF-8: counted, replaced or refused. */
@@ -72,7 +77,7 @@ static lm_status encode_document(job *j, const char *text, size_t n, lm_error *e
   LM_TRY(check_utf8(j, &text, &n, err));
   j->ids.size = j->out.size = 0;
   LM_TRY(lm_encode(j->encoder, text, n, j->o->specials, &j->ids, err));
-  LM_TRY(lm_buffer_reserve(&j->out, 11 * j->ids.size + 1, err));
+  LM_TRY(lm_buffer_reserve(&j->out, 9 * j->ids.size + 8, err));
   char *to = j->out.data;
   for (size_t i = 0; i < j->ids.size; i++) {
     if (i > 0) *to++ = ' ';

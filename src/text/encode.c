@@ -12,7 +12,7 @@
 enum {
   SHORT_BYTES = 16,
   SHORT_IDS = 3,
-  SHORT_LINES = 1 << 15,
+  SHORT_LINES = 1 << 17,
   LONG_BYTES = 64,
   LONG_IDS = 31,
   LONG_SLOTS = 1 << 13,

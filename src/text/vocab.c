@@ -147,41 +147,56 @@ bool lm_vocab_walk_merges(const lm_vocab *v, bool (*visit)(void *to, lm_merge m,
   return true;
 }
 
-static bool count_merge(void *to, lm_merge m, uint32_t rank)
+typedef struct merge_list {
+  uint64_t *slots; /* [n] as they will stand in lm_vocab.pairs */
+  size_t n, capacity;
+  lm_status status;
+  lm_error *err;
+} merge_list;
+
+static bool list_merge(void *to, lm_merge m, uint32_t rank)
 {
-  (void)m, (void)rank;
-  ++*(size_t *)to;
-  return true;
+  merge_list *l = to;
+  l->status = lm_grow(&l->slots, &l->capacity, l->n + 1, sizeof *l->slots, l->err);
+  if (l->status == LM_OK && l->n == LM_MERGES_MAX)
+    l->status = lm_fail(l->err, LM_EINVAL, "more than %d merges, which are not supported", LM_MERGES_MAX);
+  if (l->status == LM_OK) l->slots[l->n++] = ((uint64_t)m.left << 20 | m.right) << 24 | rank;
+  return l->status == LM_OK;
 }
 
 /* Where a file repeats a merge, the first one counts. */
-static bool index_merge(void *to, lm_merge m, uint32_t rank)
+static void index_merge(lm_vocab *v, uint64_t merge)
 {
-  lm_vocab *v = to;
-  const lm_token *left = &v->tokens[m.left], *right = &v->tokens[m.right];
-  uint64_t key = (uint64_t)m.left << 20 | m.right;
+  uint64_t key = merge >> 24;
+  const lm_token *left = &v->tokens[key >> 20], *right = &v->tokens[key & 0xfffff];
   size_t i = lm_pair_hash(key) & v->pair_mask;
   for (; v->pairs[i] != LM_NO_PAIR; i = (i + 1) & v->pair_mask)
-    if (v->pairs[i] >> 24 == key) return true;
-  v->pairs[i] = key << 24 | rank;
+    if (v->pairs[i] >> 24 == key) return;
+  v->pairs[i] = merge;
   if (left->n == 1 && right->n == 1)
-    v->byte_pairs[(uint8_t)v->bytes.data[left->at] << 8 | (uint8_t)v->bytes.data[right->at]] = rank;
-  return true;
+    v->byte_pairs[(uint8_t)v->bytes.data[left->at] << 8 | (uint8_t)v->bytes.data[right->at]] = merge & 0xffffff;
 }
 
-static lm_status index_merges(lm_vocab *v, lm_error *err)
+static lm_status index_listed(lm_vocab *v, const merge_list *l, lm_error *err)
 {
-  size_t n = 0, n_bytes = 256 * 256;
-  lm_vocab_walk_merges(v, count_merge, &n);
-  if (n > LM_MERGES_MAX) return lm_fail(err, LM_EINVAL, "%zu merges, at most %d are supported", n, LM_MERGES_MAX);
-  size_t size = table_size(n);
+  size_t n_bytes = 256 * 256, size = table_size(l->n);
   LM_TRY(lm_alloc(&v->pairs, size, sizeof *v->pairs, "the index of the merges", err));
   LM_TRY(lm_alloc(&v->byte_pairs, n_bytes, sizeof *v->byte_pairs, "the index of the merges", err));
   memset(v->pairs, 0xff, size * sizeof *v->pairs);
   memset(v->byte_pairs, 0xff, n_bytes * sizeof *v->byte_pairs);
   v->pair_mask = size - 1;
-  lm_vocab_walk_merges(v, index_merge, v);
+  for (size_t i = 0; i < l->n; i++) index_merge(v, l->slots[i]);
   return LM_OK;
+}
+
+/* They are listed first, as only then it is known how many there are. */
+static lm_status index_merges(lm_vocab *v, lm_error *err)
+{
+  merge_list list = {.err = err};
+  lm_vocab_walk_merges(v, list_merge, &list);
+  lm_status s = list.status == LM_OK ? index_listed(v, &list, err) : list.status;
+  free(list.slots);
+  return s;
 }
 
 static void add_borders(lm_vocab *v, size_t *count)

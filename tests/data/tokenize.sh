@@ -210,6 +210,16 @@ tap_is "$(grep -c '^mpilm: \[rank 2 ' <<<"$tap_err")" 1 "and is reported once, b
 tap_like "$tap_err" "keeps what is finished" "what was encoded stays"
 tap_exit 0 "the same command succeeds then" -- tokenize 3 --out failed.h5 --val-out failed-val.h5 big.jsonl
 
+# A limit that the parts of two ranks keep, and the dataset does not.
+tap_exit 1 "no room for the dataset" -- timeout 60 "${MPIRUN:-mpirun}" -n 2 \
+  bash -c 'ulimit -f 30000 && exec "$@"' _ "$MPILM" tokenize --vocab bytes --out large.h5 big.jsonl
+tap_is "$(grep -c '^mpilm: .*large.h5.part: File too large: up to [0-9]* bytes are needed' <<<"$tap_err")" 1 "is said once"
+tap_is "$(ls large* 2>/dev/null)" "" "and found before anything is written"
+tap_exit 0 "where there is room, the same command goes on" -- tokenize 2 --out large.h5 big.jsonl
+tap_like "$tap_err" "goes on where an earlier run ended" "from what was encoded"
+cmp 1.h5 large.h5
+tap_ok $? "to the same bytes"
+
 # Published ids (shared/cases), where the vocabularies are at hand.
 vocabs=${MPILM_SHARED:-$srcdir/../shared}/tokenizers
 if [ -e "$vocabs/gpt2.tiktoken" ] && [ -e "$vocabs/cl100k_base.tiktoken" ]; then
