@@ -260,6 +260,7 @@ void lm_spool_close(lm_spool *s, const lm_comm *comm, bool keep)
 {
   uint64_t parts = s->n_found + s->n_made, others = 0;
   lm_error err;
+  if (s->fd >= 0 && !keep && ftruncate(s->fd, 0) != 0) keep = false; /* many ranks give it back faster than one */
   if (s->fd >= 0) close(s->fd);
   if (s->journal >= 0) close(s->journal);
   lm_allreduce_sum_u64(comm, &parts, 1); /* and nobody has a file of the folder open any more */
@@ -448,7 +449,10 @@ static lm_status write_block(lm_spool *s, struct writer *w, struct extent size, 
   LM_TRY(lm_pread_all(w->from, w->from_path, w->ends.data, end_bytes, at + (off_t)id_bytes, err));
   uint64_t *ends = (uint64_t *)(void *)w->ends.data;
   w->checksum += finish_documents(w->ids.data, ends, (size_t)size.documents, before.tokens, width);
-  LM_TRY(lm_pwrite_all(w->fd, w->path, w->ids.data, id_bytes, w->info->offset + (off_t)(before.tokens * width), err));
+  off_t to = w->info->offset + (off_t)(before.tokens * width);
+  LM_TRY(lm_pwrite_all(w->fd, w->path, w->ids.data, id_bytes, to, err));
+  if (id_bytes > 0)
+    sync_file_range(w->fd, to, (off_t)id_bytes, SYNC_FILE_RANGE_WRITE); /* or fsync does all at the end */
   return lm_pwrite_all(w->fd, w->path, ends, end_bytes, w->info->document_offset + (off_t)(before.documents * 8), err);
 }
 
