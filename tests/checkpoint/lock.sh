@@ -18,21 +18,26 @@ owner() { # FOLDER HOST PID START JOB RESTARTS BEAT: a lock as its owner writes 
 MPILM_FAULT=slow_save=4s "$run_state" save run 0 10 >first.out 2>first.err &
 first=$!
 wait_for run/checkpoints/.step-00000010.h5.part
+kill -STOP $first # however long the others take: it does not end before them
 tap_exit 2 "a second job is refused" -- ranks 2 "$run_state" save run 0 20
 tap_like "$tap_err" "run/.lock: the run folder is in use by host $(uname -n), process $first, Slurm job none" "by name"
 tap_exit 0 "who only reads is not" -- "$MPILM" ckpt ls run
+kill -CONT $first
 wait $first
 tap_ok $? "the first is not disturbed"
 tap_is "$(ls -A run/checkpoints)" step-00000010.h5 "its save neither"
 tap_is "$(wc -c <run/.lock)" 0 "afterwards the folder is nobody's"
 for i in 1 2 3; do
   for j in 1 2; do
-    MPILM_FAULT=slow_save=4s "$run_state" save "both$i" 0 $j >/dev/null 2>"both.err$j" &
+    MPILM_FAULT=slow_save=60s "$run_state" save "both$i" 0 $j >/dev/null 2>"both.err$j" &
     pids[j]=$!
   done
-  wait "${pids[1]}"; a=$?
-  wait "${pids[2]}"; b=$?
-  tap_is "$(printf '%s\n' $a $b | sort | tr '\n' ' ')" "0 2 " "two at the same moment: one has it, the other is refused"
+  wait -n -p refused "${pids[@]}"
+  tap_is $? 2 "two at the same moment: one is refused"
+  owner=$((pids[1] + pids[2] - refused))
+  tap_is "$(sed -n 's/^pid: //p' "both$i/.lock")" $owner "the other has it"
+  kill -9 $owner
+  wait $owner 2>/dev/null
 done
 
 # ---- the owner is gone ----
