@@ -408,10 +408,19 @@ job_begin() { # STARTS SCRIPT WORDS...: STARTS is the file that tells of earlier
 
 # ---- training ----
 
-# The run folder: --run.folder of the words, else runs/NAME for NAME.yaml; each task of an array has its own.
+# The config among the words, which may stand behind options.
+job_config() { # WORDS...
+  local word
+  for word in "$@"; do case $word in -*) ;; *.yaml | *.yml) printf '%s\n' "$word" && return ;; esac done
+  for word in "$@"; do case $word in -*) ;; *) printf '%s\n' "$word" && return ;; esac done
+  return 1
+}
+
+# The run folder: --run.folder of the words, else runs/NAME for NAME.yaml; each task of an array has its own. Where the
+# parent of an absolute path is missing, a file system is: it would be made on the wrong disk.
 job_find_folder() { # CONFIG WORDS...
   local word next=no
-  job_folder=runs/$(basename "$1" | sed 's/\.ya\?ml$//')
+  job_folder=runs/$(basename -- "$1" | sed 's/\.ya\?ml$//')
   for word in "$@"; do
     case $word in
     --run.folder=*) job_folder=${word#*=} ;;
@@ -421,6 +430,8 @@ job_find_folder() { # CONFIG WORDS...
     next=no
   done
   job_folder=$job_folder${SLURM_ARRAY_TASK_ID:+-$SLURM_ARRAY_TASK_ID}
+  [[ $job_folder != /* ]] || [ -d "$(dirname "$job_folder")" ] ||
+    job_refuse "$(dirname "$job_folder"), the folder that the run folder goes into, is not there"
 }
 
 # Sets job_sweep to the words of this task of an array.
@@ -433,12 +444,12 @@ job_find_sweep() {
 }
 
 job_train() { # SCRIPT CONFIG WORDS...
-  local script=$1 words
+  local script=$1 words config
   shift
-  [ $# -gt 0 ] || job_refuse "usage: sbatch $script CONFIG [--section.key=value]..."
   job_find_sweep
   words=("$@" ${job_sweep[@]+"${job_sweep[@]}"})
-  job_find_folder "${words[@]}"
+  config=$(job_config ${words[@]+"${words[@]}"}) || job_refuse "usage: sbatch $script CONFIG [--section.key=value]..."
+  job_find_folder "$config" "${words[@]}"
   job_begin "$job_folder/starts.log" "$script" "$@"
   words+=("--run.folder=$job_folder")
   if [ "${MPILM_CHECK:-yes}" = yes ]; then

@@ -31,10 +31,11 @@ static void choose(lm_checkpoint *c, size_t n, const lm_checkpoint_rule *rule, b
   for (size_t i = n; i-- > 0;) {
     goes[i] = false;
     if (c[i].step == rule->always) continue;
+    if (kept >= rule->keep && is_milestone(c[i].step, rule->milestone_every)) continue; /* stays, whatever it is */
     lm_checkpoint_inspect(&c[i]);
     if (!c[i].complete) continue;
     bool counts = kept < rule->keep;
-    goes[i] = !counts && !is_milestone(c[i].step, rule->milestone_every);
+    goes[i] = !counts;
     kept += counts;
   }
 }

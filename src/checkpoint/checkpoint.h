@@ -20,11 +20,14 @@ typedef struct lm_checkpoint {
 /** The checkpoints of a run, by step, ascending. Local. *out is the caller's to free(); none is not an error. */
 lm_status lm_checkpoint_scan(const char *run, lm_checkpoint **out, size_t *n, lm_error *err) LM_NODISCARD;
 
+/** Make RUN. Local. Missing folders above it are made for a relative path only: the parent of an absolute path that is
+ * not there is more likely a file system that is not mounted. */
+lm_status lm_checkpoint_make_run(const char *run, lm_error *err) LM_NODISCARD;
+
 /** Take a run folder into use, before the first step. Collective.
  *  Makes RUN and RUN/checkpoints, owns them (rank 0: lm_run_lock_take()), removes what killed saves left
- *  (.step-*.part), and makes a test write that every rank must see. Missing folders above RUN are made for a relative
- *  path only: the parent of an absolute path that is not there is more likely a file system that is not mounted. Who
- *  only reads must not call it.
+ *  (.step-*.part), and makes a test write that every rank must see. RUN is made as by lm_checkpoint_make_run(). Who
+ * only reads must not call it.
  *  @param lock_timeout  seconds, as lm_run_lock_take() has them
  *  @param stripes  over how many of Lustre's targets files in a new RUN/checkpoints are spread, where there is an `lfs`
  *                  to say so; -1: all; 0: as the folder above has it. That this fails is no failure.

@@ -148,6 +148,11 @@ static lm_status make_folders(const char *run, const char *folder, lm_error *err
   return lm_folder_make(folder, err);
 }
 
+lm_status lm_checkpoint_make_run(const char *run, lm_error *err)
+{
+  return make_folders(run, run, err);
+}
+
 /* Run a program, its words to nowhere. @return its exit code; 126, 127: there is none of that name for us */
 static int run_program(char *const words[])
 {

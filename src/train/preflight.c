@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "batch/sources.h"
+#include "checkpoint/checkpoint.h"
 #include "slurm/hosts.h"
 #include "slurm/job.h"
 #include "train/backend.h"
@@ -74,6 +75,15 @@ static lm_status state_size(double *out, const lm_config *cfg, lm_error *err)
   return LM_OK;
 }
 
+static lm_status see_val(const lm_config *cfg, lm_error *err)
+{
+  lm_dataset *val;
+  if (*cfg->data.val == '\0') return LM_OK;
+  LM_TRY(lm_dataset_open(&val, cfg->data.val, err));
+  lm_dataset_close(val);
+  return LM_OK;
+}
+
 static lm_status look_local(lm_preflight_rank *me, double *need, const lm_comm *comm, const lm_config *cfg,
                             const lm_options *options, lm_error *err)
 {
@@ -85,6 +95,7 @@ static lm_status look_local(lm_preflight_rank *me, double *need, const lm_comm *
   if (cfg != NULL) {
     LM_TRY(hash_config(&me->config, options, err));
     LM_TRY(state_size(need, cfg, err));
+    LM_TRY(see_val(cfg, err));
   }
   me->memory = available_memory();
   return LM_OK;
@@ -171,7 +182,7 @@ static double allreduce_rate(const lm_comm *comm, char *message)
 static lm_status make_probe(const char *folder, const char *path, lm_preflight *out, lm_error *err)
 {
   struct statvfs fs;
-  LM_TRY(lm_folder_make(folder, err));
+  LM_TRY(lm_checkpoint_make_run(folder, err));
   LM_TRY(lm_file_replace(path, "probe\n", 6, err));
   if (statvfs(folder, &fs) != 0) return lm_fail(err, LM_EIO, "%s: statvfs: %s", folder, strerror(errno));
   out->free_space = (double)fs.f_bavail * (double)fs.f_frsize;

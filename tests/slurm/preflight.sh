@@ -29,6 +29,11 @@ tap_exit 2 "another config on rank 1" -- check "$MPILM" check config.yaml --run.
 tap_like "$tap_err" "rank 1 on $(hostname) has another config .* than rank 0" "is named"
 tap_alone lm_preflight_run 2 "rank 1 .*elsewhere.h5" "rank 1 has no data" -- \
   check "$MPILM" check config.yaml --run.folder=run --data.train=elsewhere.h5
+tap_exit 2 "a run folder on a file system that is not mounted" -- ranks 2 "$MPILM" check config.yaml --run.folder="$PWD/disk/user/run"
+tap_like "$tap_err" "$PWD/disk/user: cannot find the folder" "is said"
+tap_is "$(ls -d disk 2>/dev/null)" "" "and nothing is made"
+tap_exit 2 "validation data that are not there" -- ranks 2 "$MPILM" check config.yaml --run.folder=run --data.val=nothere.h5
+tap_like "$tap_err" "nothere.h5: cannot open" "are missed before the run"
 tap_exit 2 "a run folder that cannot be" -- ranks 2 "$MPILM" check config.yaml --run.folder=config.yaml/run
 tap_like "$tap_err" "config.yaml" "is named"
 tap_exit 2 "no such backend" -- ranks 2 "$MPILM" check config.yaml --run.folder=run --backend=cuda

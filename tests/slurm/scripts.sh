@@ -44,6 +44,18 @@ for script in pretrain_cpu pretrain_64gpu; do
   done
 done
 
+# Words in another order, and folders that are not there.
+echo 0 >code
+tap_exit 0 "options before the config" -- env MPILM=stand-in "${as_job[@]}" bash slurm/pretrain_cpu.sh --optim.lr 1e-3 --verbose config.yaml
+tap_like "$(tail -n 1 calls)" "stand-in train --optim.lr 1e-3 --verbose config.yaml --run.folder=runs/config" "the folder is that of the config"
+tap_exit 2 "no config" -- env MPILM=stand-in "${as_job[@]}" bash slurm/pretrain_cpu.sh --optim.lr=1e-3
+tap_like "$tap_err" "usage: sbatch .*pretrain_cpu.sh CONFIG" "is a sentence"
+tap_exit 2 "a run folder on a file system that is not mounted" -- env MPILM=stand-in "${as_job[@]}" \
+  bash slurm/pretrain_cpu.sh config.yaml --run.folder="$PWD/disk/user/run"
+tap_like "$tap_err" "$PWD/disk/user, the folder that the run folder goes into, is not there" "is a sentence"
+tap_is "$(ls -d disk 2>/dev/null)" "" "and nothing is made"
+rm -r runs
+
 # Exit code -> action.
 job 0 0
 requeues 0 "0: done"
