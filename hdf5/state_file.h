@@ -37,6 +37,10 @@ typedef struct lm_state_how {
   bool together;     /* all ranks write in collective calls of MPI-IO, instead of each by itself */
   const char *hints; /* "key=value,..." for MPI-IO, stronger than ours; NULL: none; borrowed for the call */
   size_t align;      /* tensors of 4 times as many bytes or more begin at its multiples in the file; 0: anywhere */
+  /* Asked on rank 0 before the file is completed: after a failure it is not, and what is under its temporary name may
+   * be somebody else's and stays. NULL: nobody is asked. */
+  lm_status (*may)(void *context, lm_error *err);
+  void *context;
   lm_state_kept **kept; /* from save to save; *kept is NULL at first, the caller's to free. NULL: nothing is */
 } lm_state_how;
 

@@ -34,8 +34,8 @@ struct lm_state_save {
   lm_state_how how;
   uint64_t list; /* hash of what is saved */
   lm_state_layout layout;
-  bool laid_out;
-  lm_state_slab *mine; /* [n_mine]: the slabs of this rank, by tensor and begin */
+  bool laid_out, refused; /* refused: by how.may */
+  lm_state_slab *mine;    /* [n_mine]: the slabs of this rank, by tensor and begin */
   size_t n_mine;
   bool fails; /* a test wants a write to fail */
   bool threaded;
@@ -370,6 +370,8 @@ static lm_status gather_slabs(lm_state_save *w, lm_error *err)
 static lm_status commit(lm_state_save *w, lm_error *err)
 {
   LM_TRY(lm_state_layout_check(w->path, &w->layout, LM_EINVAL, err));
+  w->refused = w->how.may != NULL && w->how.may(w->how.context, err) != LM_OK;
+  if (w->refused) return LM_EPEER;
   LM_TRY(lm_state_layout_seal(w->part, &w->layout, err));
   return lm_file_commit(w->part, w->path, err);
 }
@@ -422,7 +424,8 @@ lm_status lm_state_write_end(lm_state_save *w, lm_error *err)
   lm_status s = w->how.together ? w->status : lm_agree(w->comm, w->status, err);
   if (s == LM_OK) s = gather_slabs(w, err);
   if (s == LM_OK) s = lm_agree(w->comm, w->comm->rank == 0 ? commit(w, err) : LM_OK, err);
-  if (s != LM_OK && w->comm->rank == 0) unlink(w->part); /* after lm_agree(): no rank writes to it any more */
+  /* After lm_agree(): no rank writes to it any more. */
+  if (s != LM_OK && w->comm->rank == 0 && !w->refused) unlink(w->part);
   release(w);
   return s;
 }

@@ -18,7 +18,7 @@ typedef struct lm_metrics_row {
   double tokens_per_s, mfu;
   struct {
     double data, compute, reduce, update, eval, checkpoint;
-  } seconds;               /* of the slowest rank */
+  } seconds;               /* data, compute, reduce: of the slowest rank; the others of rank 0 */
   uint64_t memory;         /* peak resident bytes of rank 0 */
   const uint64_t *samples; /* windows of the global batch, in order; NULL: not asked for */
   const uint64_t *sources; /* which source each is of; NULL: there is one */

@@ -308,19 +308,30 @@ static void publish(lm_trainer *t)
   lm_gradsync_gather(t->sync, lm_model_weights(t->model), t->compute);
 }
 
+/* Rank 0's look at a folder that should have no checkpoints: whose, and whether they are good, does not matter. */
+static lm_status check_empty(const lm_trainer *t, lm_error *err)
+{
+  lm_checkpoint *list;
+  size_t n;
+  LM_TRY(lm_checkpoint_scan(t->cfg->run.folder, &list, &n, err));
+  free(list);
+  if (n == 0) return LM_OK;
+  return lm_fail(err, LM_EINVAL, "%s: holds checkpoints, run.resume is never; want a folder without any",
+                 t->cfg->run.folder);
+}
+
 static lm_status start(lm_trainer *t, const lm_options *options, lm_error *err)
 {
   bool found = false;
   uint64_t only;
+  if (strcmp(t->cfg->run.resume, "never") == 0)
+    LM_TRY(lm_agree(t->comm, t->comm->rank == 0 ? check_empty(t, err) : LM_OK, err));
   LM_TRY(resume_step(t, &only, err)); /* the same config on all ranks */
   if (only != UINT64_MAX) {
     LM_TRY(lm_agree(t->comm, t->comm->rank == 0 ? lm_resume_again(&only, t->cfg->run.folder, err) : LM_OK, err));
     lm_bcast(t->comm, &only, sizeof only, 0);
   }
   LM_TRY(load(t, only, &found, err));
-  if (found && strcmp(t->cfg->run.resume, "never") == 0)
-    return lm_fail(err, LM_EINVAL, "%s: holds checkpoints, run.resume is never; want a folder without any",
-                   t->cfg->run.folder);
   if (found) {
     LM_TRY(check_resumed(t, err)); /* the same values on all ranks */
     LM_TRY(lm_agree(t->comm, t->comm->rank == 0 ? accept(t, options, only != UINT64_MAX, err) : LM_OK, err));
@@ -526,7 +537,8 @@ static void say_step(const lm_trainer *t, const lm_metrics_row *row)
 
 static void say_phases(const lm_metrics_row *row)
 {
-  lm_verbose("step %6" PRIu64 "  seconds of the slowest rank: data %.4f, compute %.4f, reduce %.4f, update %.4f, "
+  lm_verbose("step %6" PRIu64
+             "  seconds of the slowest rank: data %.4f, compute %.4f, reduce %.4f; of rank 0: update %.4f, "
              "evaluation %.4f, checkpoint %.4f",
              row->step, row->seconds.data, row->seconds.compute, row->seconds.reduce, row->seconds.update,
              row->seconds.eval, row->seconds.checkpoint);
@@ -675,11 +687,18 @@ static lm_status loop(lm_trainer *t, lm_error *err)
   return LM_OK;
 }
 
+static lm_status may_save(void *lock, lm_error *err)
+{
+  return lock != NULL ? lm_run_lock_check(lock, err) : LM_OK;
+}
+
 static lm_status make_saver(lm_trainer *t, lm_error *err)
 {
   const lm_config *cfg = t->cfg;
   const lm_saver_policy policy = {
-      .how = {.background = in_background(cfg),
+      .how = {.may = may_save,
+              .context = t->lock,
+              .background = in_background(cfg),
               .read_back = cfg->checkpoint.verify == 1,
               .together = cfg->checkpoint.writer == 1,
               .hints = cfg->checkpoint.mpiio_hints,

@@ -90,4 +90,12 @@ owner lost elsewhere 1 5 none 0 1
 wait $launcher
 tap_is $? 1 "a run whose folder was taken over ends"
 tap_like "$(cat log)" "lost/.lock: the run folder was taken over by host elsewhere, process 1" "and says by whom"
+# What it was writing meanwhile gets no name: the file under the temporary one may be the other job's.
+MPILM_FAULT=slow_save=2s train 2 late --run.steps=1000000 --checkpoint.every=50 --log.every=100000 >log 2>&1 &
+launcher=$!
+wait_for late/checkpoints/.step-00000050.h5.part
+owner late elsewhere 1 5 none 0 1
+wait $launcher
+tap_is "$? $(ls -A late/checkpoints)" "1 .step-00000050.h5.part" "a save under way then is not completed"
+tap_like "$(cat log)" "late/.lock: the run folder was taken over by host elsewhere, process 1" "and it is said"
 tap_end
