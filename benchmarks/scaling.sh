@@ -16,9 +16,9 @@
 #   MPILM_RANKS    ranks on each node; without Slurm: up to so many ranks (one a core)
 #
 # Steps of the second half count, but for the last, which ends in a save that nothing hides; one save in the background falls
-# among them. tokens_per_s is the median of the steps. The split is a mean of seconds a step: compute, loader and update
-# are those of the slowest rank, exchange is the rest of the step: communication that no computation hides, waiting for a
-# slower rank included. With parallel.zero the update includes the gathering of weights.
+# among them. tokens_per_s is the median of the steps. The split is a mean of seconds a step: compute and loader are those
+# of the slowest rank, update that of rank 0, exchange is the rest of the step: communication that no computation hides,
+# waiting for a slower rank included. With parallel.zero the update includes the gathering of weights.
 
 in_slurm=${SLURM_JOB_ID:+yes}
 job_root=${MPILM_ROOT:-${SLURM_SUBMIT_DIR:-$(cd "$(dirname "$0")/.." && pwd)}}

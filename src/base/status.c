@@ -6,15 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT = sizeof((lm_error *)0)->text };
+enum { TEXT = sizeof((lm_error *)0)->text, LONG = 3 * TEXT + 4096 /* two paths fit */ };
 
 /* Of a sentence that is too long, for the paths in it, the middle is left out: what is wrong stands at its end. */
-static void LM_PRINTF(2, 0) write_text(char out[TEXT], const char *format, va_list args)
+static void put_text(char out[TEXT], const char *all)
 {
   static const char gap[] = " ... ";
-  char all[4 * TEXT + 4096];
-  int n = vsnprintf(all, sizeof all, format, args);
-  size_t length = n < 0 ? 0 : (size_t)n < sizeof all ? (size_t)n : sizeof all - 1, head = TEXT / 4;
+  size_t length = strlen(all), head = TEXT / 4;
   if (length < TEXT) {
     memcpy(out, all, length + 1);
     return;
@@ -27,25 +25,28 @@ static void LM_PRINTF(2, 0) write_text(char out[TEXT], const char *format, va_li
 
 lm_status(lm_fail)(lm_error *err, lm_status s, const char *format, ...)
 {
+  char all[LONG];
   if (err == NULL) return s;
   *err = (lm_error){.status = s, .rank = -1};
   va_list args;
   va_start(args, format);
-  write_text(err->text, format, args);
+  if (vsnprintf(all, sizeof all, format, args) < 0) all[0] = '\0';
   va_end(args);
+  put_text(err->text, all);
   return s;
 }
 
 lm_status lm_fail_in(lm_error *err, lm_status s, const char *format, ...)
 {
+  char all[LONG + TEXT];
   if (err == NULL) return s;
-  char old[sizeof err->text];
-  memcpy(old, err->text, sizeof old);
   va_list args;
   va_start(args, format);
-  int n = vsnprintf(err->text, sizeof err->text, format, args);
+  int n = vsnprintf(all, LONG, format, args);
   va_end(args);
-  if (n >= 0 && (size_t)n < sizeof err->text) snprintf(err->text + n, sizeof err->text - (size_t)n, ": %s", old);
+  size_t at = n < 0 ? 0 : n < LONG ? (size_t)n : LONG - 1;
+  snprintf(all + at, sizeof all - at, ": %s", err->text);
+  put_text(err->text, all);
   return s;
 }
 

@@ -394,7 +394,7 @@ static lm_status read_words(lm_options *o, int argc, char **argv, lm_error *err)
   LM_TRY(lm_options_parse(o, argc, argv, err));
   const lm_list *words = lm_options_words(o);
   if (words->count != 1)
-    return lm_fail(err, LM_EINVAL, "%zu config files are given%s%s, want one: mpilm train CONFIG [--section.key=value]",
+    return lm_fail(err, LM_EINVAL, "%zu config files are given%s%s, want one: CONFIG [--section.key=value]...",
                    words->count, words->count > 1 ? ", the second is " : "", words->count > 1 ? words->items[1] : "");
   return lm_options_read_yaml(o, words->items[0], err);
 }

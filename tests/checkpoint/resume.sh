@@ -46,7 +46,8 @@ tap_exit 0 "other data, on demand" -- train 2 data --data.train=other.h5 --run.a
 tap_like "$tap_err" "changed since .*the data's checksum" "are logged"
 
 # ---- which checkpoint ----
-tap_exit 2 "never, in a folder that has some" -- train 2 half --run.resume=never
+tap_exit 2 "never, in a folder that has some" -- train 2 half --run.resume=never --model.n_embd=64
+tap_like "$tap_err" "half: holds checkpoints, run.resume is never" "says so, whatever is in them"
 tap_exit 0 "never, in one that has none" -- train 2 never --run.resume=never --run.steps=2 --schedule.warmup=0
 tap_exit 2 "a step that is not there" -- train 2 half --run.resume=7
 tap_like "$tap_err" "half: has no checkpoint of step 7" "is named"
