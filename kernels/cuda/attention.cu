@@ -284,7 +284,10 @@ static bool has_mma(lm_dtype t, const void *qkv, const void *y, const lm_attenti
 
 void lm_attention_fwd_cuda(lm_dtype t, void *y, float *lse, const void *qkv, const lm_attention *a)
 {
-  if (has_mma(t, qkv, y, a))
+  bool mma = has_mma(t, qkv, y, a);
+  if (mma && lm_cuda_attention_has_wgmma())
+    lm_cuda_attention_fwd_wgmma(t, y, lse, qkv, a);
+  else if (mma)
     lm_cuda_attention_fwd_mma(t, y, lse, qkv, a);
   else
     lm_cuda_attention_fwd_any(t, y, lse, qkv, a);
@@ -293,10 +296,15 @@ void lm_attention_fwd_cuda(lm_dtype t, void *y, float *lse, const void *qkv, con
 void lm_attention_bwd_cuda(lm_dtype t, void *dqkv, const void *dy, const void *y, const float *lse, const void *qkv,
                            const lm_attention *a)
 {
+  bool mma = has_mma(t, qkv, dy, a) && has_mma(t, dqkv, dy, a);
+  if (mma && lm_cuda_attention_has_wgmma()) {
+    lm_cuda_attention_bwd_wgmma(t, dqkv, dy, y, lse, qkv, a);
+    return;
+  }
   size_t rows = static_cast<size_t>(a->B) * a->T * a->H;
   float *delta = static_cast<float *>(lm_cuda_scratch(rows * sizeof(float), "attention_bwd"));
   lm_cuda_attention_delta(t, delta, dy, y, a);
-  if (has_mma(t, qkv, dy, a) && has_mma(t, dqkv, dy, a))
+  if (mma)
     lm_cuda_attention_bwd_mma(t, dqkv, dy, delta, lse, qkv, a);
   else
     lm_cuda_attention_bwd_any(t, dqkv, dy, delta, lse, qkv, a);

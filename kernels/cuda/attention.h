@@ -57,4 +57,13 @@ void lm_cuda_attention_fwd_mma(lm_dtype t, void *y, float *lse, const void *qkv,
 void lm_cuda_attention_bwd_mma(lm_dtype t, void *dqkv, const void *dy, const float *delta, const float *lse,
                                const void *qkv, const lm_attention *a);
 
+/** On the tensor cores of sm_90a, by products of whole warpgroups: what mma.sync can do, and only where the device has
+ *  compute capability 9.0, the module was compiled for it, and MPILM_CUDA_MMA_SYNC does not forbid it, which
+ *  lm_cuda_attention_start() looks at. Backward makes its own delta of dy and y. Local. */
+void lm_cuda_attention_start(void);
+bool lm_cuda_attention_has_wgmma(void);
+void lm_cuda_attention_fwd_wgmma(lm_dtype t, void *y, float *lse, const void *qkv, const lm_attention *a);
+void lm_cuda_attention_bwd_wgmma(lm_dtype t, void *dqkv, const void *dy, const void *y, const float *lse,
+                                 const void *qkv, const lm_attention *a);
+
 #endif

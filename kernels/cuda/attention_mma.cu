@@ -1,8 +1,8 @@
 /* kernels/cuda/attention_mma.cu - causal attention on tensor cores, for 16-bit types and heads of up to 128 channels.
  */
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "kernels/cuda/attention.h"
 #include "kernels/cuda/mma.h"
+#include "kernels/cuda/scores.h"
 
 /* Dao, arXiv:2307.08691: a warp has rows of the scores all for itself, so a row's softmax needs no other warp, and the
  * probabilities go from the C of one product into the A of the next without leaving the registers. Heads are W wide in
@@ -12,32 +12,6 @@
  * one adds to dq from many blocks, in an order that changes. */
 
 enum { WARPS = 4, THREADS = WARPS * WARP };
-static constexpr float LOG2_E = 1.44269504088896f;
-
-/* Memory and position that the warps of a block share. */
-struct place {
-  int b, h, lane, g, q, warp; /* g, q: rows and columns of a lane in a C */
-};
-
-static __device__ __forceinline__ place place_of()
-{
-  place p;
-  p.b = blockIdx.z, p.h = blockIdx.y;
-  p.lane = threadIdx.x % WARP, p.warp = threadIdx.x / WARP;
-  p.g = p.lane / 4, p.q = p.lane % 4;
-  return p;
-}
-
-static __device__ __forceinline__ float quad_max(float x)
-{
-  x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, 1));
-  return fmaxf(x, __shfl_xor_sync(ALL_LANES, x, 2));
-}
-static __device__ __forceinline__ float quad_sum(float x)
-{
-  x += __shfl_xor_sync(ALL_LANES, x, 1);
-  return x + __shfl_xor_sync(ALL_LANES, x, 2);
-}
 
 /* c[m][n] += rows of `a` times rows of `b`: scores. a: MT tiles of 16 rows from row0 on; b: N rows. */
 template <typename E, int W, int MT, int N>
@@ -110,42 +84,6 @@ static __device__ __forceinline__ void write_rows(const float (&c)[MT][W / 8][4]
     }
 }
 
-/* What the four elements of a lane in a C of scores [queries,keys] are multiplied by: rows i and i + 8, keys j + 2q and
- * j + 2q + 1. Two lanes need two words each of the same counters: each computes one and they swap halves. */
-static __device__ __forceinline__ void keep_queries(float (&out)[4], const attended &a, uint2 key, const place &p,
-                                                    int i, int j)
-{
-  float mine[4];
-  bool odd = p.q & 1;
-  keep4(mine, a.keep, key, (j + 2 * p.q) / 4, odd ? i + 8 : i, p.h);
-  float first = __shfl_xor_sync(ALL_LANES, odd ? mine[0] : mine[2], 1);
-  float second = __shfl_xor_sync(ALL_LANES, odd ? mine[1] : mine[3], 1);
-  out[0] = odd ? first : mine[0], out[1] = odd ? second : mine[1];
-  out[2] = odd ? mine[2] : first, out[3] = odd ? mine[3] : second;
-}
-
-/* The same in a C of [keys,queries]: keys j and j + 8, j being g behind a multiple of 8, and queries i, i + 1. The four
- * lanes whose keys one counter decides on compute a counter each, of the four that they need. */
-static __device__ __forceinline__ void keep_keys(float (&out)[4], const attended &a, uint2 key, const place &p, int h,
-                                                 int i, int j)
-{
-  float mine[4];
-  int r = p.g % 4; /* this lane computes for element r of a C, and needs word r of each */
-  keep4(mine, a.keep, key, (r < 2 ? j : j + 8) / 4, i + r % 2, h);
-  float got[4]; /* got[s]: word r of the counter that lane r ^ s computed */
-#pragma unroll
-  for (int s = 0; s < 4; s++) {
-    int to = r ^ s;
-    float word = to == 0 ? mine[0] : to == 1 ? mine[1] : to == 2 ? mine[2] : mine[3];
-    got[s] = s == 0 ? word : __shfl_xor_sync(ALL_LANES, word, 4 * s);
-  }
-#pragma unroll
-  for (int e = 0; e < 4; e++) {
-    int s = r ^ e;
-    out[e] = s == 0 ? got[0] : s == 1 ? got[1] : s == 2 ? got[2] : got[3];
-  }
-}
-
 /* ---- forward: block (tile of 64 MT queries, h, b) ---- */
 
 template <typename E, int W, int MT, int N, bool DROP>
@@ -154,7 +92,7 @@ static __global__ void __launch_bounds__(THREADS) forward_kernel(E *y, float *ls
   constexpr int M = WARPS * 16 * MT;
   extern __shared__ __align__(128) unsigned char memory[];
   E *Q = reinterpret_cast<E *>(memory), *K = Q + M * W, *V = K + N * W;
-  const place p = place_of();
+  const place p = place_of(blockIdx.z, blockIdx.y);
   const int i0 = (gridDim.x - 1 - blockIdx.x) * M, row0 = p.warp * 16 * MT, kv = p.h * a.H_kv / a.H;
   const int end = min(i0 + M, a.T), begin = a.first_key(p.b, i0) / N * N, last = i0 + row0 + 16 * MT - 1;
   const size_t stride = static_cast<size_t>(a.H + 2 * a.H_kv) * a.D;
@@ -257,7 +195,7 @@ static __global__ void __launch_bounds__(THREADS)
   constexpr int M = WARPS * 16 * MT;
   extern __shared__ __align__(128) unsigned char memory[];
   E *Q = reinterpret_cast<E *>(memory), *G = Q + M * W, *KV = G + M * W; /* KV [2][keys, values][N][W] */
-  const place p = place_of();
+  const place p = place_of(blockIdx.z, blockIdx.y);
   const int i0 = (gridDim.x - 1 - blockIdx.x) * M, row0 = p.warp * 16 * MT, kv = p.h * a.H_kv / a.H;
   const int end = min(i0 + M, a.T), begin = a.first_key(p.b, i0) / N * N, last = i0 + row0 + 16 * MT - 1;
   const size_t stride = static_cast<size_t>(a.H + 2 * a.H_kv) * a.D;
@@ -346,7 +284,7 @@ static __global__ void __launch_bounds__(THREADS)
   extern __shared__ __align__(128) unsigned char memory[];
   __shared__ float numbers[2][2 * N];                                    /* lse, delta of the queries */
   E *K = reinterpret_cast<E *>(memory), *V = K + M * W, *QG = V + M * W; /* QG [2][queries, gradients][N][W] */
-  const place p = place_of();
+  const place p = place_of(blockIdx.z, blockIdx.y);
   const int kv = p.h, j0 = blockIdx.x * M, row0 = p.warp * 16 * MT, each = a.H / a.H_kv;
   const int i_begin = j0 / N * N, turns = each * ((a.T - i_begin + N - 1) / N); /* heads, and tiles of queries */
   const size_t stride = static_cast<size_t>(a.H + 2 * a.H_kv) * a.D;
@@ -405,24 +343,6 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 /* ---- on the host ---- */
-
-/* f(E{}, W, DROP) for the type, the width and whether there is a dropout. */
-template <typename F> static void by_kind(lm_dtype t, const lm_attention *a, F f)
-{
-  auto with = [&](auto e) {
-    by_width<128>(a->D > 64, [&](auto wide) {
-      constexpr int W = decltype(wide)::value == 128 ? 128 : 64;
-      if (a->dropout != NULL)
-        f(e, std::integral_constant<int, W>{}, std::true_type{});
-      else
-        f(e, std::integral_constant<int, W>{}, std::false_type{});
-    });
-  };
-  if (t == LM_BF16)
-    with(bf16{});
-  else
-    with(f16{});
-}
 
 bool lm_cuda_attention_has_mma(lm_dtype t, const lm_attention *a)
 {

@@ -17,6 +17,7 @@ typedef struct lm_cuda_state {
   int device;
   int major, minor;    /* compute capability */
   size_t shared_bytes; /* of shared memory that a block can ask for */
+  size_t cache_bytes;  /* L2 */
   int multiprocessors; /* a grid much larger than this many blocks has waves enough to balance */
 } lm_cuda_state;
 

@@ -19,8 +19,9 @@ typedef struct lm_cuda_host {
   void (*verbose)(const char *format, ...) LM_PRINTF(1, 2);                               /* lm_verbose() */
   /* End the job: work that was queued failed, and the ranks can no longer agree on it. Does not return. */
   void (*stop)(const char *why);
-  bool tf32; /* f32 products may round their factors to 11 bits: eight times as fast */
-  bool tune; /* time the algorithms of each product and take the fastest, which may be another one in another run */
+  bool tf32;     /* f32 products may round their factors to 11 bits: eight times as fast */
+  bool tune;     /* time the algorithms of each product and take the fastest, which may be another one in another run */
+  bool mma_sync; /* attention by mma.sync also on a device that has wgmma */
 } lm_cuda_host;
 
 /** What the program needs of the module. */

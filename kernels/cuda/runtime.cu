@@ -1,6 +1,6 @@
 /* kernels/cuda/runtime.cu - the CUDA module's table: devices, the stream, errors, memory. */
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/attention.h"
 
 #include <nvtx3/nvToolsExt.h>
 #include <stdarg.h>
@@ -238,10 +238,12 @@ static lm_status start(const lm_kernels **out, const lm_cuda_host *host, int dev
   lm_cuda.major = p.major;
   lm_cuda.minor = p.minor;
   lm_cuda.shared_bytes = p.sharedMemPerBlockOptin;
+  lm_cuda.cache_bytes = static_cast<size_t>(p.l2CacheSize);
   lm_cuda.multiprocessors = p.multiProcessorCount;
   host->verbose("GPU %d: %s, sm_%d%d, %d multiprocessors, %zu bytes", device, p.name, p.major, p.minor,
                 p.multiProcessorCount, p.totalGlobalMem);
   fill_table();
+  lm_cuda_attention_start();
   lm_status s = lm_cuda_linear_start(err);
   if (s != LM_OK) return s;
   *out = &table;

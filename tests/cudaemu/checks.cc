@@ -41,7 +41,8 @@ Access *global_reads()
 std::string description(const Block &b, const Access &a)
 {
   const Inst &i = b.kernel->code[a.pc];
-  return "block " + std::to_string(a.block) + " thread " + std::to_string(a.warp * 32 + a.lane) + " at line " +
+  const int thread = a.warp < b.n_warps ? a.warp * 32 + a.lane : (a.warp - b.n_warps) * 128;
+  return "block " + std::to_string(a.block) + " thread " + std::to_string(thread) + " at line " +
          std::to_string(i.statement->line) + " (" + to_text(*i.statement).substr(0, 60) + ")";
 }
 
@@ -65,6 +66,7 @@ struct Attempt {
   bool proxy_sees(const Access &a) const;
   [[noreturn]] void race(const Access &a, const char *kind) const;
   void check(Access &write, Access &read) const;
+  u32 clock() const;
   void record(Access &write, Access &read) const;
 };
 
@@ -102,23 +104,31 @@ void Attempt::race(const Access &a, const char *kind) const
         description(*w.block, a).c_str());
 }
 
+/* A product reads until somebody in its warpgroup has waited for its group, and then for all four warps. */
+u32 Attempt::clock() const
+{
+  if (mode & by_wgmma) return (u32)(w.wgmma_done + w.wgmma_groups.size() + 1);
+  return mode & by_async_proxy ? in_flight : w.clocks[(size_t)w.id];
+}
+
 void Attempt::record(Access &write, Access &read) const
 {
   if (mode & unrecorded) return;
+  const int who = mode & by_wgmma ? warpgroup_of(w) : w.id;
   const Access mine = {order.launch,
                        w.block->linear,
                        w.pc,
                        order.time,
-                       mode & by_async_proxy ? in_flight : w.clocks[(size_t)w.id],
+                       clock(),
                        w.warp_syncs,
                        w.proxy_fences,
-                       (u8)w.id,
+                       (u8)who,
                        (u8)lane,
                        (u8)((mode & atomically) != 0),
                        (u8)((mode & by_async_proxy) != 0)};
   if (mode & writes) write = mine;
   /* One reader is remembered: rather one that another thread has not yet synchronised with. */
-  if ((mode & reads) && (ordered(read) || read.warp == w.id)) read = mine;
+  if ((mode & reads) && (ordered(read) || read.warp == who)) read = mine;
 }
 
 void Attempt::check(Access &write, Access &read) const
@@ -188,6 +198,11 @@ void publish(Warp &w)
     order.published[b.linear] = order.time;
   }
   b.acquired = order.time;
+}
+
+int warpgroup_of(const Warp &w)
+{
+  return w.block->n_warps + w.id / 4;
 }
 
 void join(Clocks &into, const Clocks &from)

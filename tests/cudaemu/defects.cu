@@ -164,8 +164,44 @@ __global__ void bulk(float *p, int which)
   __syncthreads();
   p[64 + threadIdx.x] = s[threadIdx.x]; /* DEFECT no_mbarrier_wait */
 }
+
+/* A copy overwrites what a product reads, since its warpgroup says too early that it is done. */
+__global__ void early_release(float *p)
+{
+  __shared__ __align__(1024) float s[2048]; /* [64][64] of 16 bits */
+  __shared__ u64 free_again, full;
+  const u32 to = shared_address(s), again = shared_address(&free_again), bar = shared_address(&full);
+  for (u32 i = threadIdx.x; i < 2048; i += blockDim.x) s[i] = 0;
+  if (threadIdx.x == 0) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 128;" ::"r"(again) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(bar) : "memory");
+  }
+  asm volatile("fence.proxy.async;" ::: "memory");
+  __syncthreads();
+  if (threadIdx.x < 128) {
+    float d[4] = {};
+    const u64 tile = (u64)(to >> 4) | 64ull << 32 | 1ull << 62;
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0,%1,%2,%3}, %4, %4, 1, 1, 1, 0, 0;"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "l"(tile));
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(again) : "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" : "+f"(d[0])::"memory");
+    p[threadIdx.x] = d[0];
+  } else if (threadIdx.x == 128) {
+    asm volatile(
+        "{ .reg .pred p; again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0; @!p bra again; }" ::"r"(again)
+        : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 256;" ::"r"(bar) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 256, [%2];" ::"r"(to),
+                 "l"(p), "r"(bar)
+                 : "memory"); /* DEFECT early_release */
+  }
+}
 #else
 __global__ void bulk(float *, int) {}
+__global__ void early_release(float *) {}
 #endif
 
 static void missing_event(float *p)
@@ -225,6 +261,7 @@ int main(int, char **argv)
   if (which == "overwrites") bulk<<<1, 64>>>(p, 2);
   if (which == "no_mbarrier_wait") bulk<<<1, 64>>>(p, 3);
   if (which == "no_proxy_fence") bulk<<<1, 64>>>(p, 4);
+  if (which == "early_release") early_release<<<1, 256>>>(p);
   if (which == "missing_event") missing_event(p);
   if (which == "device_pointer_on_host") printf("%f\n", p[0]);
   if (which == "copy_past_the_end") cudaMemcpy(raw, p, 65 * sizeof(float), cudaMemcpyDeviceToDevice);

@@ -17,6 +17,9 @@ cudaError_t usable()
   return config.devices == 0 ? result(cudaErrorNoDevice) : cudaSuccess;
 }
 
+/* As small as what tests run, so that a grid by the number of multiprocessors or by the cache has several turns. */
+constexpr int multiprocessors = 4, cache_bytes = 128 << 10;
+
 int shared_opt_in()
 {
   return (config.capability >= 90 ? 227 : 163) << 10;
@@ -172,7 +175,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int d)
   memset(p->uuid.bytes, d, sizeof p->uuid.bytes);
   p->major = (int)config.capability / 10;
   p->minor = (int)config.capability % 10;
-  p->multiProcessorCount = 4;
+  p->multiProcessorCount = multiprocessors;
   p->warpSize = 32;
   p->maxThreadsPerBlock = 1024;
   p->maxThreadsPerMultiProcessor = 2048;
@@ -183,7 +186,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int d)
   p->reservedSharedMemPerBlock = 1024;
   p->totalGlobalMem = config.memory;
   p->totalConstMem = 65536;
-  p->l2CacheSize = 50 << 20;
+  p->l2CacheSize = cache_bytes;
   p->regsPerBlock = p->regsPerMultiprocessor = 65536;
   p->memoryBusWidth = 5120;
   p->pciBusID = d + 1;
@@ -203,7 +206,7 @@ cudaError_t cudaDeviceGetAttribute(int *v, enum cudaDeviceAttr a, int d)
   switch (a) {
   case cudaDevAttrComputeCapabilityMajor: *v = (int)config.capability / 10; break;
   case cudaDevAttrComputeCapabilityMinor: *v = (int)config.capability % 10; break;
-  case cudaDevAttrMultiProcessorCount: *v = 4; break;
+  case cudaDevAttrMultiProcessorCount: *v = multiprocessors; break;
   case cudaDevAttrMaxSharedMemoryPerBlock: *v = 48 << 10; break;
   case cudaDevAttrMaxSharedMemoryPerBlockOptin: *v = shared_opt_in(); break;
   case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *v = shared_opt_in() + 1024; break;
@@ -211,7 +214,7 @@ cudaError_t cudaDeviceGetAttribute(int *v, enum cudaDeviceAttr a, int d)
   case cudaDevAttrMaxThreadsPerBlock: *v = 1024; break;
   case cudaDevAttrMaxBlocksPerMultiprocessor: *v = 32; break;
   case cudaDevAttrWarpSize: *v = 32; break;
-  case cudaDevAttrL2CacheSize: *v = 50 << 20; break;
+  case cudaDevAttrL2CacheSize: *v = cache_bytes; break;
   case cudaDevAttrClockRate: *v = 1980000; break;
   case cudaDevAttrMemoryClockRate: *v = 2619000; break;
   case cudaDevAttrGlobalMemoryBusWidth: *v = 5120; break;

@@ -217,6 +217,49 @@ static void test_tiles()
   check(encode(&m, d + 4, 80, 50, 16, 16, CU_TENSOR_MAP_SWIZZLE_NONE) != CUDA_SUCCESS, "a base of 8 bytes is refused");
 }
 
+/* A tensor [b][t][h][d] of 2, 5, 3 and 40, a box of 8 t and 16 d: the heads between rows, and what lies behind a b's
+ * last t is not the next b's. */
+__global__ void load_box(u16 *out, const __grid_constant__ CUtensorMap map, int d, int h, int t, int b)
+{
+#if SM90
+  __shared__ __align__(1024) u16 s[8 * 16];
+  __shared__ u64 bar;
+  if (threadIdx.x == 0) {
+    mbarrier_init(&bar, 1);
+    expect(&bar, 256);
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+                 "[%1, {%2, %3, %4, %5}], [%6];" ::"r"(shared_address(s)),
+                 "l"(&map), "r"(d), "r"(h), "r"(t), "r"(b), "r"(shared_address(&bar))
+                 : "memory");
+  }
+  __syncthreads();
+  wait(&bar, 0);
+  for (int k = (int)threadIdx.x; k < 128; k += (int)blockDim.x) out[k] = s[k];
+#endif
+}
+
+static void test_box()
+{
+  std::vector<u16> a(2 * 5 * 3 * 40);
+  for (size_t i = 0; i < a.size(); i++) a[i] = (u16)(i + 1);
+  decltype(&cuTensorMapEncodeTiled) f;
+  cudaDriverEntryPointQueryResult found;
+  CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", (void **)&f, 12000, cudaEnableDefault, &found));
+  const cuuint64_t size[] = {40, 3, 5, 2}, stride[] = {80, 240, 1200};
+  const cuuint32_t box[] = {16, 1, 8, 1}, one[] = {1, 1, 1, 1};
+  CUtensorMap m;
+  int wrong =
+      f(&m, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, to_device(a), size, stride, box, one, CU_TENSOR_MAP_INTERLEAVE_NONE,
+        CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS;
+  u16 *out = on_device<u16>(128);
+  load_box<<<1, 32>>>(out, m, 32, 1, 2, 0);
+  const std::vector<u16> g = from_device(out, 128);
+  for (u32 t = 0; t < 8; t++)
+    for (u32 d = 0; d < 16; d++)
+      wrong += g[t * 16 + d] != (2 + t < 5 && 32 + d < 40 ? a[((2 + t) * 3 + 1) * 40 + 32 + d] : 0);
+  check(!wrong, "a box of a tensor of four dimensions, cut off at the end of two");
+}
+
 /* --- wgmma m64n32k16: operands laid out by hand --- */
 
 constexpr int N = 32, KS = 64; /* columns of d, depth: four products */
@@ -312,11 +355,74 @@ static void test_wgmma()
   }
 }
 
+/* m64n128k16 in f16: b [16][128] turned over, its columns in two atoms that lie 2048 bytes apart; d begins as 1, and
+ * the product is added or not. */
+__global__ void wide_wgmma(float *d, const u16 *a, const u16 *b, int add)
+{
+#if SM90
+  __shared__ __align__(1024) unsigned char s[2 * 2048];
+  const int t = (int)threadIdx.x, l = t % 32, w = t / 32;
+  for (int i = t; i < 16 * 128; i += 128) {
+    const u32 at = (u32)(i / 128 * 128 + i % 64 * 2);
+    memcpy(s + i % 128 / 64 * 2048 + (at ^ (at >> 7 & 7) << 4), b + i, 2);
+  }
+  proxy_fence();
+  __syncthreads();
+  float x[16][4];
+  for (auto &part : x)
+    for (float &v : part) v = 1;
+  u32 r[4];
+  for (int q = 0; q < 4; q++) memcpy(&r[q], a + (16 * w + l / 4 + 8 * (q & 1)) * 16 + l % 4 * 2 + 8 * (q >> 1), 4);
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#define X1(n) "+f"(x[n][0]), "+f"(x[n][1]), "+f"(x[n][2]), "+f"(x[n][3])
+#define X4(n) X1(n), X1(n + 1), X1(n + 2), X1(n + 3)
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %69, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
+      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,"
+      "%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,"
+      "%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, {%64,%65,%66,%67}, %68, p, 1, 1, 1; }"
+      : X4(0), X4(4), X4(8), X4(12)
+      : "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]), "l"(descriptor(shared_address(s), 2048, 1024)), "r"(add));
+  asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;"
+               : X4(0), X4(4), X4(8), X4(12)::"memory");
+  for (int n = 0; n < 16; n++)
+    for (int e = 0; e < 4; e++) d[(16 * w + l / 4 + e / 2 * 8) * 128 + 8 * n + l % 4 * 2 + e % 2] = x[n][e];
+#endif
+}
+
+static void test_wide()
+{
+  static const u16 halves[] = {0x0000, 0x3c00, 0xbc00, 0x3800, 0x4000, 0xb800}; /* IEEE: 0, 1, -1, 1/2, 2, -1/2 */
+  static const float values[] = {0, 1, -1, 0.5f, 2, -0.5f};
+  std::vector<u16> a, b;
+  std::vector<float> fa, fb;
+  for (int i = 0; i < (64 + 128) * 16; i++) {
+    const u32 k = random_word() % 6;
+    (i < 64 * 16 ? a : b).push_back(halves[k]);
+    (i < 64 * 16 ? fa : fb).push_back(values[k]);
+  }
+  float *d = on_device<float>(64 * 128);
+  for (int add = 0; add < 2; add++) {
+    wide_wgmma<<<1, 128>>>(d, to_device(a), to_device(b), add);
+    const std::vector<float> g = from_device(d, 64 * 128);
+    int wrong = 0;
+    for (size_t r = 0; r < 64; r++)
+      for (size_t n = 0; n < 128; n++) {
+        float want = (float)add;
+        for (size_t k = 0; k < 16; k++) want += fa[r * 16 + k] * fb[k * 128 + n];
+        wrong += g[r * 128 + n] != want;
+      }
+    check(!wrong, "wgmma of 128 columns in f16, b MN-major in two atoms, %s", add ? "added" : "not added");
+  }
+}
+
 int main()
 {
   begin();
   test_bulk();
   test_tiles();
+  test_box();
+  test_wide();
   test_wgmma();
   return finish();
 }

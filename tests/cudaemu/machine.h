@@ -147,7 +147,8 @@ struct WgmmaCall {
   bool accumulate;
 };
 
-using Clocks = std::vector<u32>; /* a vector clock: one entry a warp of the block */
+/* A vector clock: an entry a warp of the block, then one a warpgroup, of the wgmma groups that are known to be over. */
+using Clocks = std::vector<u32>;
 
 struct Warp {
   Block *block;
@@ -177,6 +178,9 @@ struct Warp {
   std::deque<std::vector<WgmmaCall>> wgmma_groups;
   u64 wgmma_done;
 };
+
+/* The products of a warp's warpgroup, as somebody who reads: their place in clocks and records. */
+int warpgroup_of(const Warp &w);
 
 struct Barrier {
   u32 arrived = 0;
@@ -314,7 +318,7 @@ void mark_initialised(u64 address, u64 size);
 
 /* --- checked accesses of kernels: memory.cc, checks.cc --- */
 
-enum Mode { reads = 1, writes = 2, atomically = 4, by_async_proxy = 8, unrecorded = 16 };
+enum Mode { reads = 1, writes = 2, atomically = 4, by_async_proxy = 8, unrecorded = 16, by_wgmma = 32 };
 constexpr u64 shared_window = 0x0000100000000000ull, local_window = 0x0000110000000000ull,
               param_window = 0x0000120000000000ull, window_end = param_window + (1ull << 32),
               window_mask = 0xffffffffffull;

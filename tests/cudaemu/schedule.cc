@@ -393,7 +393,7 @@ void start_warp(Block &b, int id)
   w.bank[0] = (u8 *)(((uintptr_t)w.registers.data() + 63) & ~(uintptr_t)63);
   w.bank[1] = const_cast<u8 *>(k.constants.data());
   w.local.assign(32 * (size_t)k.local_bytes, 0xff);
-  if (config.race) w.clocks.assign((size_t)b.n_warps, 0);
+  if (config.race) w.clocks.assign((size_t)(b.n_warps + (b.n_warps + 3) / 4), 0);
   if (config.race) w.clocks[(size_t)id] = 1;
   for (const auto &s : k.specials)
     for (u32 l = 0; l < 32; l++) {

@@ -38,50 +38,71 @@ float element(Warp &w, const Inst &i, u64 descriptor, bool transposed, u32 mn, u
 }
 
 struct Operands {
-  float a[16][16], b[256][16];
+  float a[16][16], b[16][256]; /* [row][k], [k][column] */
 };
 
-void read_operands(Warp &w, const WgmmaCall &call, Operands &x)
+/* b is the same for the four warps of a group. */
+void read_b(Warp &w, const WgmmaCall &call, Operands &x)
 {
   const Inst &i = *call.inst;
-  const u32 first_row = (u32)(w.id % 4 * 16);
+  for (u32 k = 0; k < 16; k++)
+    for (u32 n = 0; n < i.aux; n++) x.b[k][n] = element(w, i, call.b, i.sub & b_transposed, n, k);
+}
+
+void read_a(Warp &w, const WgmmaCall &call, Operands &x)
+{
+  const Inst &i = *call.inst;
   const Operand *a = i.list.data() + i.aux / 2;
   for (int l = 0; (i.sub & a_in_registers) && l < 32; l++)
     for (int r = 0; r < 4; r++)
       for (int h = 0; h < 2; h++)
         x.a[l / 4 + 8 * (r & 1)][l % 4 * 2 + h + 8 * (r >> 1)] = half_of(lanes<u32>(w, a[r])[l], h, i.sub & wgmma_bf16);
-  for (u32 k = 0; k < 16; k++) {
-    for (u32 r = 0; !(i.sub & a_in_registers) && r < 16; r++)
-      x.a[r][k] = element(w, i, call.a, i.sub & a_transposed, first_row + r, k);
-    for (u32 n = 0; n < i.aux; n++) x.b[n][k] = element(w, i, call.b, i.sub & b_transposed, n, k);
-  }
+  for (u32 r = 0; !(i.sub & a_in_registers) && r < 16; r++)
+    for (u32 k = 0; k < 16; k++) x.a[r][k] = element(w, i, call.a, i.sub & a_transposed, (u32)(w.id % 4 * 16) + r, k);
 }
 
-void execute(Warp &w, const WgmmaCall &call)
+void execute(Warp &w, const WgmmaCall &call, Operands &x)
 {
-  static Operands x;
   const Inst &i = *call.inst;
-  read_operands(w, call, x);
+  float c[16][256] = {};
+  read_a(w, call, x);
+  for (u32 r = 0; r < 16; r++)
+    for (u32 k = 0; k < 16; k++)
+      for (u32 n = 0; n < i.aux; n++) c[r][n] += x.a[r][k] * x.b[k][n];
   for (u32 r = 0; r < i.aux / 2; r++) /* register r: columns 8 (r / 4) .., rows by its bit 1 */
     for (int l = 0; l < 32; l++) {
-      const float *a = x.a[l / 4 + 8 * (int)(r / 2 % 2)], *b = x.b[8 * (r / 4) + (u32)(l % 4) * 2 + r % 2];
       u32 &d = lanes<u32>(w, i.list[r])[l];
-      float sum = 0;
-      for (int k = 0; k < 16; k++) sum += a[k] * b[k];
+      float sum = c[l / 4 + 8 * (int)(r / 2 % 2)][8 * (r / 4) + (u32)(l % 4) * 2 + r % 2];
       if (i.flags & minus) sum = -sum;
       d = as_bits(call.accumulate ? as_float(d) + sum : sum);
     }
 }
 
-/* What the product will read must be there, and visible to the async proxy. The reads themselves are not recorded: a
- * wait by one warp ends those of all four. */
+/* The next group of a warpgroup, whose warps have all issued it. */
+void execute_group(Warp *group)
+{
+  static Operands x;
+  for (size_t n = 0; n < group->wgmma_groups.front().size(); n++)
+    for (Warp *v = group; v < group + 4; v++) {
+      const std::vector<WgmmaCall> &calls = v->wgmma_groups.front();
+      if (calls.size() != group->wgmma_groups.front().size() || calls[n].inst != group->wgmma_groups.front()[n].inst)
+        fault(*v, *group->wgmma_groups.front()[n].inst, 0, fault_launch, "warps of a group issue different products");
+      if (v == group || calls[n].b != group->wgmma_groups.front()[n].b) read_b(*v, calls[n], x);
+      execute(*v, calls[n], x);
+    }
+  for (Warp *v = group; v < group + 4; v++) v->wgmma_groups.pop_front(), v->wgmma_done++;
+  group->block->progress++;
+}
+
+/* What the product reads must be there, and visible to the async proxy; whoever writes there must know of a wait for
+ * it. */
 void check_operand(Warp &w, const Inst &i, u64 descriptor, bool transposed, u32 first, u32 n)
 {
   for (u32 mn = first; mn < first + n; mn += transposed ? 8 : 1)
     for (u32 k = 0; k < 16; k += transposed ? 1 : 8) { /* 16 bytes, whole in every layout */
       const u32 at = element_offset(descriptor, transposed, mn, k);
       shared_bounds(w, i, 0, at, 16, reads);
-      check_shared(w, i, 0, at, 16, reads | unrecorded | by_async_proxy, nullptr);
+      check_shared(w, i, 0, at, 16, reads | by_wgmma | by_async_proxy, nullptr);
     }
 }
 
@@ -114,11 +135,10 @@ void wait(Warp &w, const Inst &i, u32) /* sub: groups that may stay open */
       w.yield = w.again = true;
       return;
     }
-  for (Warp *v = group; v < group + 4; v++)
-    for (; v->wgmma_done < target; v->wgmma_done++, b.progress++) {
-      for (const WgmmaCall &call : v->wgmma_groups.front()) execute(*v, call);
-      v->wgmma_groups.pop_front();
-    }
+  while (w.wgmma_done < target) execute_group(group);
+  if (!config.race) return;
+  u32 &over = w.clocks[(size_t)warpgroup_of(w)];
+  over = std::max(over, (u32)target);
 }
 
 void nothing(Warp &, const Inst &, u32) {}

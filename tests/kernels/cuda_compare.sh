@@ -20,8 +20,16 @@ for folder in "${MPILM_CUDAEMU-}" "$build/tests/cudaemu/lib" "$build/tests/cudae
   [ ! -e "$folder/libcudart.so.13" ] || break
 done
 if [ -e "$folder/libcudart.so.13" ]; then
+  # Attention has kernels for sm_90a, of 384 threads, and others for what is older; the newer device runs both.
   on sm_90 "sm_90, races and uninitialised memory are looked for" \
-    LD_LIBRARY_PATH="$folder" CUDAEMU_CC=90 CUDAEMU_RACE=1 CUDAEMU_INIT=1
+    LD_LIBRARY_PATH="$folder" CUDAEMU_CC=90 CUDAEMU_RACE=1 CUDAEMU_INIT=1 CUDAEMU_TRACE=1
+  tap_like "$(grep -c 'forward_kernel.*384>>>' err) $(grep -c 'dkv_kernel.*384>>>' err)" '^[1-9].* [1-9]' \
+    "attention by wgmma, forward and backward"
+  count='^[1-9][0-9]+$' on sm_90 "sm_90, attention as on sm_80" LD_LIBRARY_PATH="$folder" CUDAEMU_CC=90 CUDAEMU_RACE=1 \
+    CUDAEMU_INIT=1 CUDAEMU_TRACE=1 MPILM_CUDA_MMA_SYNC=1 MPILM_TEST_ONLY=attention_
+  tap_is "$(grep -c '384>>>' err)" 0 "MPILM_CUDA_MMA_SYNC=1: attention by mma.sync"
+  count='^[1-9][0-9]+$' on sm_90 "sm_90, attention put off and preempted at random" LD_LIBRARY_PATH="$folder" CUDAEMU_CC=90 \
+    CUDAEMU_LAZY=1 CUDAEMU_SLICE=100 CUDAEMU_SEED=7 MPILM_TEST_ONLY=attention_
   on sm_80 "sm_80, work is put off until it is waited for" LD_LIBRARY_PATH="$folder" CUDAEMU_CC=80 CUDAEMU_LAZY=1
   count='^[1-9][0-9]+$' on sm_90 "sm_90, cuBLASLt has no algorithm" LD_LIBRARY_PATH="$folder" CUDAEMU_CUBLAS=0 CUDAEMU_RACE=1 CUDAEMU_INIT=1 \
     MPILM_TEST_ONLY=linear
