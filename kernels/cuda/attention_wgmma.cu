@@ -216,6 +216,7 @@ static __device__ __forceinline__ void forward_rows(forward_memory<E, W> &s, flo
   turn<2> k, v;
   float S[N / 8][4] = {}, O[W / 8][4] = {};
   unsigned P[N / 16][4];
+  if (group == 1) give_turn(0);
   for_tasks(all, [&](const task &t) {
     const place p = place_of(t.b, t.h);
     const int last = all.tiles - 1 - t.tile, i0 = last * M, begin = a.first_key(t.b, i0) / N;
@@ -243,6 +244,7 @@ static __device__ __forceinline__ void forward_rows(forward_memory<E, W> &s, flo
     turn_in<E>(P, S);
     for (int j = last - 1; j >= begin; j--) {
       wait_for(&s.k.full[k.stage], k.parity);
+      take_turn(group); /* so that one computes products while the other computes probabilities */
       products_begin();
       multiply<E, W, M, N>(S, s.Q, 64 * group, s.K[k.stage]);
       products_begun();
@@ -250,6 +252,7 @@ static __device__ __forceinline__ void forward_rows(forward_memory<E, W> &s, flo
       products_begin();
       multiply<E, W, N>(O, P, s.V[v.stage], j < last - 1);
       products_begun();
+      give_turn(group ^ 1);
       wait_for_products<1>();
       settle(S);
       if (p.lane == 0) arrive(&s.k.empty[k.stage]);

@@ -71,6 +71,17 @@ template <int STAGES> struct turn {
   }
 };
 
+/* Two warpgroups, 0 and 1, take turns: one waits until the other has given it the turn, which it does without waiting.
+ */
+static __device__ __forceinline__ void take_turn(int group)
+{
+  asm volatile("bar.sync %0, 256;" ::"r"(1 + group) : "memory");
+}
+static __device__ __forceinline__ void give_turn(int group)
+{
+  asm volatile("bar.arrive %0, 256;" ::"r"(1 + group) : "memory");
+}
+
 /* ---- tiles of a tensor [sequence, position, head, channel] ---- */
 
 /* A box of CHUNK channels of one head, at as many positions as the map says. What is outside of the tensor is 0. */

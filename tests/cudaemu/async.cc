@@ -91,6 +91,7 @@ void store_word(Block &b, u32 at, Word m)
     m.pending = m.count;
     b.progress++;
     b.mbarriers[at].completed = b.mbarriers[at].arriving;
+    b.mbarriers[at].phases++;
   }
   const u64 v = to_bits(m);
   memcpy(b.shared.data() + at, &v, sizeof v);
@@ -105,7 +106,8 @@ void initialise(Warp &w, const Inst &i, u32 mask)
     if (n == 0 || n >= 1 << 20) fault(w, i, l, fault_launch, "an mbarrier of %u arrivals, want 1 to 2^20 - 1", n);
     shared_bounds(w, i, l, at, 8, writes);
     if (config.race || config.init) check_shared(w, i, l, at, 8, writes, nullptr);
-    w.block->mbarriers[at] = {{}, {}, w.id, config.race ? w.clocks[(size_t)w.id] : 0};
+    const int who = w.block->n_warps + (w.block->n_warps + 3) / 4 + w.block->mbarriers_begun++ % most_mbarriers;
+    w.block->mbarriers[at] = {{}, {}, w.id, config.race ? w.clocks[(size_t)w.id] : 0, who, 0};
     const u64 v = to_bits({n, n, 0, false});
     memcpy(w.block->shared.data() + at, &v, sizeof v);
   }
@@ -153,7 +155,9 @@ u32 finished_phases(Warp &w, const Inst &i, u32 mask)
     const bool over = load_word(*w.block, at).phase != (bool)((i.sub ? q : q >> 63) & 1);
     done |= (u32)over << l;
     if (over && config.race) {
-      join(w.clocks, w.block->mbarriers[at].completed);
+      const Mbarrier &m = w.block->mbarriers[at];
+      join(w.clocks, m.completed);
+      w.clocks[(size_t)m.who] = std::max(w.clocks[(size_t)m.who], m.phases);
       w.warp_syncs++;
     }
   }

@@ -81,7 +81,7 @@ void issue_load(Warp &w, const Inst &i, int lane, u32 shared, u32 bytes, std::fu
   check_issue(w, i, lane, shared, bytes, false);
   w.block->bulk_copies.push_back([&w, &i, lane, shared, mbarrier, bytes, clock, copy] {
     copy();
-    land(*w.block, shared, bytes, clock);
+    land(*w.block, shared, bytes, w.block->mbarriers[mbarrier]);
     complete_bytes(w, i, lane, mbarrier, bytes, clock);
   });
 }

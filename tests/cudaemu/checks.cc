@@ -41,9 +41,12 @@ Access *global_reads()
 std::string description(const Block &b, const Access &a)
 {
   const Inst &i = b.kernel->code[a.pc];
-  const int thread = a.warp < b.n_warps ? a.warp * 32 + a.lane : (a.warp - b.n_warps) * 128;
-  return "block " + std::to_string(a.block) + " thread " + std::to_string(thread) + " at line " +
-         std::to_string(i.statement->line) + " (" + to_text(*i.statement).substr(0, 60) + ")";
+  const int group = a.warp - b.n_warps, groups = (b.n_warps + 3) / 4;
+  const std::string who = group < 0        ? " thread " + std::to_string(a.warp * 32 + a.lane)
+                          : group < groups ? " warpgroup " + std::to_string(group)
+                                           : " a copy";
+  return "block " + std::to_string(a.block) + who + " at line " + std::to_string(i.statement->line) + " (" +
+         to_text(*i.statement).substr(0, 60) + ")";
 }
 
 /* The clock of a bulk copy that has not landed: nobody can know that it is over. */
@@ -183,11 +186,12 @@ void check_shared(Warp &w, const Inst &i, int lane, u32 offset, u32 size, int mo
   if (config.init) check_written(w, i, lane, &b.shared_init[offset], offset, size, mode, "shared");
 }
 
-void land(Block &b, u32 offset, u32 bytes, u32 issue_clock)
+void land(Block &b, u32 offset, u32 bytes, const Mbarrier &m)
 {
   if (!config.race) return;
   for (u32 k = offset / granule; k < (offset + bytes) / granule; k++)
-    if (b.shared_writes[k].clock == in_flight) b.shared_writes[k].clock = issue_clock;
+    if (b.shared_writes[k].clock == in_flight)
+      b.shared_writes[k].clock = m.phases + 1, b.shared_writes[k].warp = (u8)m.who;
 }
 
 void publish(Warp &w)

@@ -165,6 +165,31 @@ __global__ void bulk(float *p, int which)
   p[64 + threadIdx.x] = s[threadIdx.x]; /* DEFECT no_mbarrier_wait */
 }
 
+/* Waits for the second copy and reads the first, which may come later. */
+__global__ void wrong_mbarrier(float *p)
+{
+  __shared__ __align__(128) float s[2][64];
+  __shared__ u64 full[2];
+  const u32 second = shared_address(&full[1]);
+  if (threadIdx.x == 0) {
+    for (int k = 0; k < 2; k++)
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&full[k])) : "memory");
+    for (int k = 0; k < 2; k++) {
+      const u32 b = shared_address(&full[k]);
+      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 256;" ::"r"(b) : "memory");
+      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 256, [%2];" ::"r"(
+                       shared_address(s[k])),
+                   "l"(p), "r"(b)
+                   : "memory");
+    }
+  }
+  __syncthreads();
+  asm volatile(
+      "{ .reg .pred p; again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0; @!p bra again; }" ::"r"(second)
+      : "memory");
+  p[64 + threadIdx.x] = s[0][threadIdx.x]; /* DEFECT wrong_mbarrier */
+}
+
 /* A copy overwrites what a product reads, since its warpgroup says too early that it is done. */
 __global__ void early_release(float *p)
 {
@@ -201,6 +226,7 @@ __global__ void early_release(float *p)
 }
 #else
 __global__ void bulk(float *, int) {}
+__global__ void wrong_mbarrier(float *) {}
 __global__ void early_release(float *) {}
 #endif
 
@@ -261,6 +287,7 @@ int main(int, char **argv)
   if (which == "overwrites") bulk<<<1, 64>>>(p, 2);
   if (which == "no_mbarrier_wait") bulk<<<1, 64>>>(p, 3);
   if (which == "no_proxy_fence") bulk<<<1, 64>>>(p, 4);
+  if (which == "wrong_mbarrier") wrong_mbarrier<<<1, 64>>>(p);
   if (which == "early_release") early_release<<<1, 256>>>(p);
   if (which == "missing_event") missing_event(p);
   if (which == "device_pointer_on_host") printf("%f\n", p[0]);

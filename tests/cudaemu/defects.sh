@@ -42,6 +42,7 @@ caught trap trap
 caught no_mbarrier "no mbarrier was initialised"
 caught overwrites "race: write after write to shared memory"
 caught no_mbarrier_wait "race: read after write to shared memory"
+caught wrong_mbarrier "race: read after write to shared memory"
 caught early_release "race: write after read of shared memory .*wgmma"
 caught no_proxy_fence "no fence.proxy.async between this and the write"
 

@@ -147,7 +147,8 @@ struct WgmmaCall {
   bool accumulate;
 };
 
-/* A vector clock: an entry a warp of the block, then one a warpgroup, of the wgmma groups that are known to be over. */
+/* A vector clock: an entry a warp of the block, then one a warpgroup, of the wgmma groups that are known to be over,
+ * and one an mbarrier, of its phases that are. */
 using Clocks = std::vector<u32>;
 
 struct Warp {
@@ -199,7 +200,10 @@ struct Mbarrier { /* what its 64 bits in shared memory do not hold */
   Clocks arriving, completed;
   int init_warp;
   u32 init_clock;
+  int who;    /* its place in clocks and records, for the copies that count at it */
+  u32 phases; /* that are over */
 };
+constexpr int most_mbarriers = 32; /* with a place of their own */
 
 struct Block {
   const Launch *launch;
@@ -218,6 +222,7 @@ struct Block {
   u64 progress = 0;                               /* completed phases of mbarriers, finished wgmma groups */
   int idle_rounds = 0;
   std::map<u32, Mbarrier> mbarriers; /* by offset */
+  int mbarriers_begun = 0;
 };
 
 [[noreturn]] void fault(Warp &w, const Inst &i, int lane, int cuda_error, const char *format, ...)
@@ -330,8 +335,8 @@ u8 *shared_bounds(Warp &w, const Inst &i, int lane, u32 offset, u32 size, int mo
 /* Races and uninitialised reads; `value` is what will be written, if that is known. */
 void check_global(Warp &w, const Inst &i, int lane, u64 address, u32 size, int mode, const void *value);
 void check_shared(Warp &w, const Inst &i, int lane, u32 offset, u32 size, int mode, const void *value);
-/* A bulk copy that its issuer made at this clock is there. */
-void land(Block &b, u32 offset, u32 bytes, u32 issue_clock);
+/* A bulk copy is there, for who knows that this phase of its mbarrier is over. */
+void land(Block &b, u32 offset, u32 bytes, const Mbarrier &m);
 void publish(Warp &w); /* after an atomic: what was written before a fence is now seen by other blocks */
 
 enum class Space { global, shared, local, param };

@@ -393,7 +393,7 @@ void start_warp(Block &b, int id)
   w.bank[0] = (u8 *)(((uintptr_t)w.registers.data() + 63) & ~(uintptr_t)63);
   w.bank[1] = const_cast<u8 *>(k.constants.data());
   w.local.assign(32 * (size_t)k.local_bytes, 0xff);
-  if (config.race) w.clocks.assign((size_t)(b.n_warps + (b.n_warps + 3) / 4), 0);
+  if (config.race) w.clocks.assign((size_t)(b.n_warps + (b.n_warps + 3) / 4 + most_mbarriers), 0);
   if (config.race) w.clocks[(size_t)id] = 1;
   for (const auto &s : k.specials)
     for (u32 l = 0; l < 32; l++) {
@@ -415,6 +415,7 @@ void start_block(Block &b, const Launch &L, u32 linear)
   b.idle_rounds = 0;
   b.bulk_copies.clear();
   b.mbarriers.clear();
+  b.mbarriers_begun = 0;
   b.dynamic_offset = (k.static_shared + 1023) & ~1023u;
   b.shared.assign(b.dynamic_offset + L.dynamic + 64, 0xff);
   if (config.race) b.shared_writes.assign(b.shared.size() / granule, Access());

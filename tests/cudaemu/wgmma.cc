@@ -33,7 +33,7 @@ u32 element_offset(u64 descriptor, bool transposed, u32 mn, u32 k)
 float element(Warp &w, const Inst &i, u64 descriptor, bool transposed, u32 mn, u32 k)
 {
   u16 h;
-  memcpy(&h, shared_bounds(w, i, 0, element_offset(descriptor, transposed, mn, k), 2, reads), 2);
+  memcpy(&h, w.block->shared.data() + element_offset(descriptor, transposed, mn, k), 2);
   return from_half(h, i.sub & wgmma_bf16);
 }
 
@@ -95,14 +95,16 @@ void execute_group(Warp *group)
 }
 
 /* What the product reads must be there, and visible to the async proxy; whoever writes there must know of a wait for
- * it. */
-void check_operand(Warp &w, const Inst &i, u64 descriptor, bool transposed, u32 first, u32 n)
+ * it. recorded: by this warp, of the four that read the same; for the others a look at each 16 bytes will do. */
+void check_operand(Warp &w, const Inst &i, u64 descriptor, bool transposed, u32 first, u32 n, bool recorded)
 {
+  const u32 bytes = recorded ? 16 : granule;
+  const int mode = reads | by_async_proxy | (recorded ? by_wgmma : unrecorded);
   for (u32 mn = first; mn < first + n; mn += transposed ? 8 : 1)
     for (u32 k = 0; k < 16; k += transposed ? 1 : 8) { /* 16 bytes, whole in every layout */
       const u32 at = element_offset(descriptor, transposed, mn, k);
       shared_bounds(w, i, 0, at, 16, reads);
-      check_shared(w, i, 0, at, 16, reads | by_wgmma | by_async_proxy, nullptr);
+      if (config.race || config.init) check_shared(w, i, 0, at, bytes, mode, nullptr);
     }
 }
 
@@ -111,10 +113,8 @@ void multiply(Warp &w, const Inst &i, u32 mask)
   if (mask != ~0u) fault(w, i, 0, fault_launch, "wgmma wants the whole warp, mask %08x", mask);
   if (w.block->n_warps % 4) fault(w, i, 0, fault_launch, "wgmma wants whole warpgroups: 128 threads");
   const u64 a = i.a.size ? get(w, i.a, 0) : 0, b = get(w, i.b, 0);
-  if (config.race || config.init) {
-    if (i.a.size) check_operand(w, i, a, i.sub & a_transposed, (u32)(w.id % 4 * 16), 16);
-    check_operand(w, i, b, i.sub & b_transposed, 0, i.aux);
-  }
+  if (i.a.size) check_operand(w, i, a, i.sub & a_transposed, (u32)(w.id % 4 * 16), 16, true);
+  check_operand(w, i, b, i.sub & b_transposed, 0, i.aux, w.id % 4 == 0);
   w.open_wgmma.push_back({&i, a, b, (predicate(w, i.c) & 1) != 0});
 }
 

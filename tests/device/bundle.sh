@@ -13,9 +13,9 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 [ -e "$build/.libs/mpilm_cuda.so" ] || { echo "bundle.sh: $build has no CUDA module: configure --with-cuda" >&2; exit 2; }
-make -s -C "$build" mpilm benchmarks/step tests/kernels/test_compare >&2
+make -s -C "$build" mpilm benchmarks/step benchmarks/attention tests/kernels/test_compare >&2
 mkdir -p "$folder/device/bin/.libs" "$folder/device/lib" "$folder/device/mpi"
-cp "$build/mpilm" "$build/benchmarks/step" "$build/tests/kernels/test_compare" "$folder/device/bin"
+cp "$build/mpilm" "$build/benchmarks/step" "$build/benchmarks/attention" "$build/tests/kernels/test_compare" "$folder/device/bin"
 cp "$build/.libs/mpilm_cuda.so" "$folder/device/bin/.libs"
 strip --strip-unneeded "$folder"/device/bin/[a-z]* "$folder/device/bin/.libs/mpilm_cuda.so"
 

@@ -31,9 +31,9 @@ bundle=${MPILM_BUNDLE:-$here/../../build/device.tar.xz}
 if [ -n "${MPILM_BUNDLE-}" ] || ! "$build/mpilm" --version >/dev/null 2>&1; then
   [ -e "$bundle" ] || { echo "run.sh: neither $build/mpilm runs here nor is there $bundle (bundle.sh)" >&2; exit 2; }
   unpack "$bundle"
-  mpilm=$bin/mpilm step=$bin/step compare=$bin/test_compare
+  mpilm=$bin/mpilm step=$bin/step attention=$bin/attention compare=$bin/test_compare
 else
-  mpilm=$build/mpilm step=$build/benchmarks/step compare=$build/tests/kernels/test_compare
+  mpilm=$build/mpilm step=$build/benchmarks/step attention=$build/benchmarks/attention compare=$build/tests/kernels/test_compare
   export MPILM_CUDA_MODULE=$build/.libs/mpilm_cuda.so
 fi
 
@@ -122,15 +122,23 @@ speed() { # PRESET B
   check "$name" $status "\"batch\": $2, \"result\": $([ $status -eq 0 ] && cat "$out/$name.json" || echo null)"
 }
 
-trained=(--model.preset=gpt2-124m --model.n_ctx=64) timed=(--model.n_ctx=1024 --model.vocab_size=50257)
+attention() { # NAME MMA_SYNC: attention alone, by the kernels for sm_90a or by those for what is older
+  MPILM_CUDA_MMA_SYNC=$2 timeout 60 "$attention" --backend=cuda --json "${shapes[@]}" >"$out/$1.json" 2>"$out/$1.log"
+  local status=$?
+  check "$1" $status "\"result\": $([ $status -eq 0 ] && cat "$out/$1.json" || echo null)"
+}
+
+shapes=() trained=(--model.preset=gpt2-124m --model.n_ctx=64) timed=(--model.n_ctx=1024 --model.vocab_size=50257)
 if [ -n "${MPILM_DEVICE_SMALL-}" ]; then
-  trained=(--model.preset=tiny)
+  trained=(--model.preset=tiny) shapes=(--longest=64)
   timed=(--model.n_ctx=32 --model.vocab_size=512 --model.n_embd=64 --model.n_head=1 --model.n_layer=1)
 fi
 "$mpilm" info --devices | tee "$out/devices.log"
 grep -q '^GPU 0' "$out/devices.log" || { echo "run.sh: no GPU here" >&2; exit 2; }
 kernels
 trainings
+attention attention 0
+attention attention-mma-sync 1
 speed gpt2-124m 64
 speed gpt2-350m 32
 speed gpt2-1558m 8

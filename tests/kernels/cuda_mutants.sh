@@ -25,8 +25,10 @@ compile() { # FOLDER FILE OBJECT
 mkdir -p "$work/objects" "$work/tree/kernels"
 for file in kernels/cuda/*.cu; do compile . "${file##*/}" "$work/objects/$(basename "$file" .cu).o" || exit 2; done
 
-run_tests() { # of the module in $work; what the shell says of a test that was aborted is not wanted
+run_tests() { # FILE, in the module in $work; what the shell says of a test that was aborted is not wanted
   (
+    case $1 in attention*.cu | hopper.h) export MPILM_TEST_ONLY=attention_ ;; esac # what else could fail
+    case $1 in attention_mma.cu | mma.h) export MPILM_CUDA_MMA_SYNC=1 ;; esac      # the emulated device has others
     export MPILM_CUDA_MODULE="$work/mpilm_cuda.so" MPILM_TEST_BACKEND=cuda LD_LIBRARY_PATH="$emulator"
     export CUDAEMU_RACE=1 CUDAEMU_INIT=1 OMPI_MCA_ess_singleton_isolated=1
     timeout 300 "$build/tests/kernels/test_compare" >"$work/out" 2>"$work/err" </dev/null &&
@@ -51,7 +53,7 @@ mutant() { # NAME FILE PERL: the expression changes the file, or the script is o
   done
   # shellcheck disable=SC2086
   g++ -shared -o "$work/mpilm_cuda.so" "$objects"/*.o $ldflags -lcublasLt -lnccl -lcudart || exit 2
-  if run_tests; then
+  if run_tests "$2"; then
     missed=$((missed + 1))
     printf '%-45s NOT CAUGHT\n' "$1"
   else
@@ -68,8 +70,33 @@ mutant "attention: sees itself not" attention_mma.cu 's|j > i \+ 8 \* half|j >= 
 mutant "attention: sees one key too many" attention_mma.cu 's|j <= i \+ 8 \* half|j <= i + 8 * half + 1|'
 mutant "attention: dq, tile not waited for" attention_mma.cu 's|wait_for_copies<0>\(\);\n(    __syncthreads\(\); /\* this tile)|$1|'
 mutant "attention: dq, no barrier" attention_mma.cu 's|__syncthreads\(\); /\* this tile is there[^\n]*||'
-mutant "attention: dropout of the other row" attention_mma.cu 's|odd \? i \+ 8 : i, p|odd ? i : i + 8, p|'
+mutant "attention: dropout of the other row" scores.h 's|odd \? i \+ 8 : i, p|odd ? i : i + 8, p|'
 mutant "mma: a fragment not transposed" mma.h 's|x4\.trans\.shared|x4.shared|'
+mutant "wgmma: keys not waited for" attention_wgmma.cu 's|(for \(int j = last - 1; j >= begin; j--\) \{\n)      wait_for\(&s\.k\.full\[k\.stage\], k\.parity\);\n|$1|'
+mutant "wgmma: values not waited for" attention_wgmma.cu 's|wait_for\(&s\.v\.full\[v\.stage\], v\.parity\);||'
+mutant "wgmma: keys given back before their product" attention_wgmma.cu 's|(wait_for_products<1>\(\);\n *settle\(S\);\n)( *if \(p\.lane == 0\) arrive\(&s\.k\.empty\[k\.stage\]\);\n)|$2$1|'
+mutant "wgmma: values given back before their product" attention_wgmma.cu 's|(wait_for_products<0>\(\);\n)( *settle\(O\), settle\(P\);\n)( *if \(DROP && W == 128[^\n]*\n)( *if \(p\.lane == 0\) arrive\(&s\.v\.empty\[v\.stage\]\);\n)|$4$1$2$3|'
+mutant "wgmma: scores not waited for" attention_wgmma.cu 's|wait_for_products<1>\(\);||'
+mutant "wgmma: output not waited for" attention_wgmma.cu 's|wait_for_products<0>\(\);(\n *settle\(O\), settle\(P\);\n *if \(DROP)|$1|'
+mutant "wgmma: no fence before a store" attention_wgmma.cu 's|written_for_copies\(\);||'
+mutant "wgmma: a store's rows written too early" attention_wgmma.cu 's|if \(p\.lane == 0\) stores_have_read\(\);||'
+mutant "wgmma: no warp barrier before a store" attention_wgmma.cu 's|(written_for_copies\(\);\n) *__syncwarp\(\);|$1|'
+mutant "wgmma: copies do not wait for room" attention_wgmma.cu 's|wait_for\(&s\.k\.empty\[kv\.stage\], kv\.parity \^ 1\);||'
+mutant "wgmma: queries not kept till the end" attention_wgmma.cu 's|wait_for\(&s\.q\.empty\[0\], q\.parity \^ 1\);||'
+mutant "wgmma: sees itself not" attention_wgmma.cu 's/j > i \+ 8 \* half \|\|/j >= i + 8 * half ||/'
+mutant "wgmma: sees one key too many" attention_wgmma.cu 's/j > i \+ 8 \* half \|\|/j > i + 8 * half + 1 ||/'
+mutant "wgmma: sees the document before" attention_wgmma.cu 's/\|\| j < rows\.first\[half\]//'
+mutant "wgmma: output not scaled anew" attention_wgmma.cu 's|O\[n\]\[e\] \*= old\[e / 2\];|;|'
+mutant "wgmma: dq sees one key too many" attention_wgmma.cu 's|j <= i \+ 8 \* half &&|j <= i + 8 * half + 1 \&\&|'
+mutant "wgmma: dq, keys given back too early" attention_wgmma.cu 's|(      wait_for_products<0>\(\);\n)( *settle\(dQ\), settle\(dS\);\n)( *if \(j < last\) \{\n *if \(p\.lane == 0\) arrive[^\n]*\n *done\.next\(\);\n *\}\n)|$3$1$2|'
+mutant "wgmma: dkv sees one query too many" attention_wgmma.cu 's|\(j \+ 8 \* \(e / 2\) <= i \+ e % 2 &&|(j + 8 * (e / 2) <= i + e % 2 + 1 \&\&|'
+mutant "wgmma: dkv sees the next document" attention_wgmma.cu 's|&& i \+ e % 2 < end\[e / 2\]||'
+mutant "wgmma: dkv, queries not waited for" attention_wgmma.cu 's|wait_for\(&s\.q\.full\[q\.stage\], q\.parity\);||'
+mutant "wgmma: dkv, queries given back too early" attention_wgmma.cu 's|( *wait_for_products<0>\(\); /\* these scores)|      if (n > 0 \&\& p.lane == 0) arrive(\&s.q.empty[done.stage]);\n$1|; s|(if \(n > 0\) \{\n) *if \(p\.lane == 0\) arrive\(&s\.q\.empty\[done\.stage\]\);|$1|'
+mutant "wgmma: dkv, rows behind the end" attention_wgmma.cu 's|\* LOG2_E : INFINITY|* LOG2_E : 0|'
+mutant "wgmma: the order of tasks loses some" attention_wgmma.cu 's|heads - chunk \* together\)|heads - chunk * together - (chunk > 0))|'
+mutant "wgmma: atoms of the wrong distance" hopper.h 's|ROWS \* 128\);\n\}\n\n/\* Products run|1024);\n}\n\n/* Products run|'
+mutant "wgmma: barriers expect a byte too few" hopper.h 's|"r"\(bytes\)\n|"r"(bytes - 16)\n|'
 mutant "tiled attention: no barrier before a tile" attention.cu 's|__syncthreads\(\);||'
 mutant "tiled attention: no barrier behind a tile" attention.cu 's|(__syncthreads\(\);.*?)__syncthreads\(\);|$1|s'
 mutant "tiled attention: no __syncwarp" attention.cu 's|__syncwarp\(\);[^\n]*||'
