@@ -38,6 +38,6 @@ for input in plain.jsonl eight single.jsonl.gz; do
     best 1 $input
     best 2 $input
   done
-  awk -v name=$input -v one=${least[1]} -v two=${least[2]} -v bytes="$(stat -c %s plain.jsonl)" 'BEGIN {
+  awk -v name=$input -v one="${least[1]}" -v two="${least[2]}" -v bytes="$(stat -c %s plain.jsonl)" 'BEGIN {
     printf "%-16s %4.0f MiB  1 rank %6.2f s  2 ranks %6.2f s  %.2f times as fast\n", name, bytes / 1048576, one / 100, two / 100, one / two }'
 done

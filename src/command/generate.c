@@ -16,7 +16,7 @@
 #include <string.h>
 
 struct generate_options {
-  const char *checkpoint, *prompt, *prompts, *vocab;
+  const char *checkpoint, *prompt, *prompts, *vocab, *begin;
   int64_t tokens, top_k, seed, threads, batch;
   double temperature, top_p;
   int pattern, backend, precision;
@@ -33,6 +33,8 @@ static const lm_option options[] = {
     {"vocab", LM_OPT_STRING, AT(vocab), "", NULL, NULL, "the vocabulary; empty is the data.vocab of the run"},
     {"pattern", LM_OPT_CHOICE, AT(pattern), "auto", LM_PATTERN_WORDS_OR_AUTO, NULL,
      "split pattern of vocabulary files that do not name theirs, as it was for mpilm tokenize"},
+    {"bos", LM_OPT_STRING, AT(begin), "", NULL, NULL,
+     "the special token that began every document, as for mpilm tokenize; a prompt that begins with it has it once"},
     {"tokens", LM_OPT_INT, AT(tokens), "200", "[0, 1e9]", "tokens", "how many to generate at most, for each prompt"},
     {"temperature", LM_OPT_FLOAT, AT(temperature), "1", "[0, 100]", NULL, "0 always takes the likeliest token"},
     {"top-k", LM_OPT_INT, AT(top_k), "0", "[0, 1e9]", "tokens", "choose among the so many likeliest; 0 is all"},
@@ -47,7 +49,7 @@ static const lm_option options[] = {
 /* A prompt and what follows it. */
 typedef struct story {
   const char *prompt;
-  lm_ids ids;    /* end of text, which stands before every document the model has seen, and the prompt */
+  lm_ids ids;    /* end of text, which stands before every document the model has seen, its begin, and the prompt */
   lm_buffer out; /* what follows, where it has to wait for its turn */
   int64_t made;  /* tokens */
   bool done;
@@ -61,8 +63,8 @@ typedef struct teller {
   lm_buffer file; /* of prompts, its lines ended by 0 */
   story *stories;
   size_t n, room;
-  int batch; /* stories at a time */
-  uint32_t V, end_of_text;
+  int batch;                      /* stories at a time */
+  uint32_t V, end_of_text, begin; /* begin: LM_NO_ID where documents have none */
   lm_generation *generation;
   float *logits;   /* [batch,V] */
   uint32_t *order; /* [V] */
@@ -82,6 +84,8 @@ static lm_status open_vocab(teller *t, const lm_restored *r, lm_error *err)
   t->end_of_text = lm_vocab_end_of_text(t->vocab);
   if (t->end_of_text == LM_NO_ID)
     return lm_fail(err, LM_EINVAL, "%s: has no end of text, which stands before every document", path);
+  t->begin = LM_NO_ID;
+  if (*t->o->begin != '\0') LM_TRY(lm_vocab_begin_of_text(t->vocab, t->o->begin, &t->begin, err));
   return lm_encoder_new(&t->encoder, t->vocab, err);
 }
 
@@ -110,16 +114,13 @@ static lm_status read_prompts(teller *t, lm_error *err)
 
 static lm_status encode(teller *t, story *s, lm_error *err)
 {
-  lm_ids prompt = {0};
-  lm_status status = lm_encode(t->encoder, s->prompt, strlen(s->prompt), false, &prompt, err);
-  if (status == LM_OK) status = lm_grow(&s->ids.data, &s->ids.capacity, prompt.size + 1, sizeof *s->ids.data, err);
-  if (status == LM_OK) {
-    s->ids.data[0] = t->end_of_text;
-    if (prompt.size > 0) memcpy(s->ids.data + 1, prompt.data, prompt.size * sizeof *prompt.data);
-    s->ids.size = prompt.size + 1;
-  }
-  lm_ids_free(&prompt);
-  return status;
+  const char *text = s->prompt;
+  size_t begin = strlen(t->o->begin);
+  LM_TRY(lm_grow(&s->ids.data, &s->ids.capacity, 2, sizeof *s->ids.data, err));
+  s->ids.data[s->ids.size++] = t->end_of_text;
+  if (t->begin != LM_NO_ID) s->ids.data[s->ids.size++] = t->begin;
+  if (t->begin != LM_NO_ID && strncmp(text, t->o->begin, begin) == 0) text += begin;
+  return lm_encode(t->encoder, text, strlen(text), false, &s->ids, err);
 }
 
 static lm_status begin(teller *t, const lm_restored *r, lm_error *err)

@@ -304,13 +304,7 @@ static lm_status find_borders(struct tokenizer *t, const char *begin, lm_error *
   if (t->end == LM_NO_ID)
     return lm_fail(err, LM_EINVAL, "the vocabulary has no end-of-text token, which has to close every document");
   if (begin == NULL || begin[0] == '\0') return LM_OK;
-  lm_ids *ids = &t->ids[0];
-  ids->size = 0;
-  LM_TRY(lm_encode(t->encoders[0], begin, strlen(begin), true, ids, err));
-  if (ids->size != 1 || !lm_vocab_is_special(t->vocab, ids->data[0]))
-    return lm_fail(err, LM_EINVAL, "'%s' is no special token of the vocabulary; documents cannot begin with it", begin);
-  t->begin = ids->data[0];
-  return LM_OK;
+  return lm_vocab_begin_of_text(t->vocab, begin, &t->begin, err);
 }
 
 static lm_status new_local(struct tokenizer *t, const lm_tokenize_config *cfg, lm_error *err)

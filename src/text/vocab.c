@@ -335,3 +335,14 @@ bool lm_vocab_is_special(const lm_vocab *v, uint32_t id)
   LM_ASSERT(id < v->size);
   return v->tokens[id].special;
 }
+
+lm_status lm_vocab_begin_of_text(const lm_vocab *v, const char *text, uint32_t *id, lm_error *err)
+{
+  for (size_t i = 0; i < v->n_specials; i++) {
+    size_t n;
+    *id = v->specials[i].id;
+    const char *bytes = lm_vocab_bytes(v, *id, &n);
+    if (v->tokens[*id].special && n == strlen(text) && memcmp(bytes, text, n) == 0) return LM_OK;
+  }
+  return lm_fail(err, LM_EINVAL, "'%s' is no special token of the vocabulary; documents cannot begin with it", text);
+}

@@ -47,6 +47,9 @@ const char *lm_vocab_regex(const lm_vocab *v); /* the expression that the patter
 
 bool lm_vocab_is_special(const lm_vocab *v, uint32_t id); /* id < lm_vocab_size() */
 
+/** The special token with this text, which begins documents. Local. LM_EINVAL where there is none. */
+lm_status lm_vocab_begin_of_text(const lm_vocab *v, const char *text, uint32_t *id, lm_error *err) LM_NODISCARD;
+
 /** Hash of vocabulary, merges, split pattern and special tokens: equal if and only if all ids are. Local. */
 uint64_t lm_vocab_fingerprint(const lm_vocab *v);
 

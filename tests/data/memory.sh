@@ -40,6 +40,22 @@ if command -v zstd >zstd.out; then
 else
   tap_skip "no zstd" "zstd with its longest window"
 fi
+
+# 200 MB in a line, with tokens of words: less than four times as much.
+{
+  printf '{"text": "short"}\n{"text": "'
+  yes 'the quick brown fox and the lazy dog ' | tr -d '\n' | head -c 200000000
+  printf '"}\n{"text": "end"}\n'
+} >huge.jsonl
+head -c 100000 huge.jsonl | tail -c 90000 >words.txt
+"$MPILM" vocab train --size 290 --out words.json words.txt >words.out 2>&1
+tap_exit 0 "a line of 200 MB" -- "$peak" "$MPILM" tokenize --vocab words.json --out huge.h5 huge.jsonl
+most=$(sed -n 's/^peak \([0-9]*\) MiB$/\1/p' <<<"$tap_err")
+tap_ok $((${most:-9999} > 4 * 190)) "a line of 200 MB: ${most:-no} MiB of $((4 * 190))"
+tap_is "$("$MPILM" data info huge.h5 | sed -n 's/^documents  *//p')" 3 "three documents"
+tap_is "$("$MPILM" data cat huge.h5 --vocab words.json --document 1 | wc -c)" 200000000 "none of it is lost"
+rm huge.*
+
 awk 'BEGIN { for (i = 0; i < 700000; i++) print "{\"text\": \"line " i " of many short ones, none of them long\"}" }' >short.jsonl
 tap_exit 0 "40 MB of short lines" -- "$peak" "$MPILM" tokenize --vocab bytes --out short.h5 short.jsonl
 most=$(sed -n 's/^peak \([0-9]*\) MiB$/\1/p' <<<"$tap_err")

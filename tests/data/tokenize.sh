@@ -122,6 +122,15 @@ tap_exit 0 "or skipped" -- tokenize 2 --out skipped.h5 --on-bad skip broken.json
 tap_like "$tap_err" '1 skipped' "and counted"
 tap_is "$("$MPILM" data cat skipped.h5 --vocab bytes)" 'alpha<|endoftext|>third<|endoftext|>' "the others stay"
 
+# A packed file that ends too early is no success, whatever may be skipped.
+head -c -20 3.jsonl.gz >cut.jsonl.gz
+for n in 1 2; do
+  tap_exit 2 "cut off, on $n ranks" -- tokenize $n --out cut.h5 --on-bad skip --max-bad 1000 1.jsonl cut.jsonl.gz
+  tap_is "$(grep -c '^mpilm: .*cut.jsonl.gz: unexpected end of compressed data at byte [0-9]' <<<"$tap_err")" 1 "is said once"
+done
+[ ! -e cut.h5 ] && [ ! -e cut.h5.part ]
+tap_ok $? "there is no dataset"
+
 # Usage.
 tap_exit 2 "stdin on two ranks" -- tokenize 2 --out x.h5 -
 tap_exit 2 "the output is an input" -- tokenize 1 --out three.txt three.txt

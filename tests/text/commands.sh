@@ -40,6 +40,36 @@ tap_like "$tap_err" "line 2: 'x7'" "is named with its line"
 tap_exit 2 "an id far too large" -- sh -c 'echo 18446744073709551617 | "$MPILM" decode --vocab bytes'
 tap_exit 2 "a negative id" -- sh -c 'echo -1 | "$MPILM" decode --vocab bytes'
 
+# ---- ids that others computed, where their vocabulary is at hand ----
+gpt2=${MPILM_SHARED:-$srcdir/../shared}/tokenizers/gpt2.tiktoken
+if [ -e "$gpt2" ]; then
+  replaced() { # BYTES IDS WORDS: each maximal part of a character becomes one U+FFFD
+    # shellcheck disable=SC2059
+    tap_is "$(printf "$1" | "$MPILM" encode --vocab "$gpt2" --invalid-utf8 replace 2>replace.err)" "$2" "$3, replaced"
+    # shellcheck disable=SC2059
+    printf "$1" >broken.txt
+    "$MPILM" encode --vocab "$gpt2" <broken.txt 2>keep.err | "$MPILM" decode --vocab "$gpt2" | cmp -s - broken.txt
+    tap_ok $? "$3, kept"
+  }
+  replaced 'caf\xe9' "66 1878 4210" "a byte of Latin 1"
+  replaced 'a\xf0\x9f\x98b' "64 4210 65" "a character without its end"
+  replaced '\xed\xa0\xbd' 48585 "half a surrogate pair"
+  replaced '\xc0\x80' 6353 "a zero in two bytes"
+  tap_is "$(printf '{"text":"caf\\u00e9 \\ud83d\\ude00"}\n{"text":"a\\ud83db"}\n' | "$MPILM" encode --vocab "$gpt2" --jsonl)" \
+    $'66 1878 2634 30325 222\n64 4210 65' "escapes of JSON, and half a pair of them"
+  { head -c 5000 /dev/zero | tr '\0' a && printf '\0' && head -c 4999 /dev/zero | tr '\0' b; } >zero.txt
+  tap_is "$("$MPILM" encode --vocab "$gpt2" <zero.txt | tr ' ' '\n' | grep -c '^188$')" 1 "a NUL in the middle of 10000 bytes"
+  "$MPILM" encode --vocab "$gpt2" <zero.txt | "$MPILM" decode --vocab "$gpt2" | cmp -s - zero.txt
+  tap_ok $? "ends nothing"
+  for unit in 4001:a:1001 4000:_:63 4000:0:250; do
+    IFS=: read -r n letter ids <<<"$unit"
+    tap_is "$(head -c "$n" /dev/zero | tr '\0' "$letter" | (ulimit -s 256 && "$MPILM" encode --vocab "$gpt2") | wc -w)" \
+      "$ids" "$n times $letter, on a stack of 256 KiB"
+  done
+else
+  tap_skip "no shared/tokenizers" "ids that others computed"
+fi
+
 # ---- vocab ----
 tap_exit 0 "info" -- "$MPILM" vocab info bytes
 tap_like "$tap_out" "size +257" "the size"

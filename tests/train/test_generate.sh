@@ -59,4 +59,30 @@ one_emoji() { # VOCABULARY TOKENS BYTES: how many tokens the emoji is, and the b
   rm -rf emoji
 }
 one_emoji bytes 4 f09f
+
+# A vocabulary with a begin of text, which its file would have put before every text: it stands there once, if asked for.
+bos='<|begin_of_text|>'
+added='"single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}'
+template='{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "'$bos'", "type_id": 0}},
+  {"Sequence": {"id": "A", "type_id": 0}}], "pair": [], "special_tokens": {"'$bos'": {"id": "'$bos'", "ids": [257], "tokens": ["'$bos'"]}}}'
+"$MPILM" vocab export bytes --out bytes.json
+sed -e '/"id": 256/s/$/,\n {"id": 257, "content": "'"$bos"'", '"$added/" -e 's/"endoftext|>": 256/&, "'"$bos"'": 257/' \
+  -e "s/\"post_processor\": null/\"post_processor\": ${template//$'\n'/ }/" bytes.json >begin.json
+printf '{"text": "the cat"}\n{"text": "%sa dog"}\n' "$bos" >begin.jsonl
+tap_exit 0 "two documents, one of which spells the begin of text" -- \
+  "$MPILM" tokenize --vocab begin.json --bos "$bos" --out begin.h5 begin.jsonl
+tap_is "$("$MPILM" data info begin.h5 | sed -n 's/^tokens  *//p')" $((7 + 17 + 5 + 2 * 2)) "begin once each, and what is spelled is text"
+tap_exit 0 "a run on them" -- train 1 begun --data.train=begin.h5 --data.val= --data.vocab=begin.json \
+  --model.vocab_size=258 --run.steps=2 --schedule.warmup=0 --checkpoint.every=0
+told() { # TOKENS PROMPT OPTIONS...: how many tokens the model reads
+  tap_exit 0 "a prompt, ${*:3}" -- "$MPILM" generate --checkpoint begun --prompt "$2" --tokens 3 "${@:3}"
+  tap_like "$tap_err" "1 prompts of $1 tokens" "is $1 tokens"
+}
+told 8 "the cat"
+told 9 "the cat" --bos "$bos"
+once=${tap_out#"the cat"}
+told 9 "${bos}the cat" --bos "$bos"
+tap_is "${tap_out#"${bos}the cat"}" "$once" "spelled or not, the model reads the same"
+tap_exit 2 "a begin of text that is no special token" -- "$MPILM" generate --checkpoint begun --bos cat
+tap_like "$tap_err" "'cat' is no special token" "is an error with words"
 tap_end
