@@ -4,6 +4,8 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <glob.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,13 +97,35 @@ static lm_status expand_folder(lm_file_list *list, const char *path, const folde
   return s;
 }
 
+/* What a shell has left: the files that a pattern stands for, sorted by bytes. */
+static lm_status expand_pattern(lm_file_list *list, const char *pattern, lm_error *err)
+{
+  glob_t found = {0};
+  int failed = glob(pattern, GLOB_NOSORT | GLOB_ERR, NULL, &found);
+  lm_status s = LM_OK;
+  if (failed != 0)
+    s = failed == GLOB_NOSPACE ? lm_fail(err, LM_ENOMEM, "no memory for the files of %s", pattern)
+                               : lm_fail(err, LM_EINVAL, "%s: no file has such a name", pattern);
+  else
+    qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, by_bytes);
+  for (size_t i = 0; s == LM_OK && i < found.gl_pathc; i++) s = expand_path(list, found.gl_pathv[i], NULL, err);
+  globfree(&found);
+  return s;
+}
+
+static bool is_pattern(const char *path)
+{
+  struct stat st;
+  return strpbrk(path, "*?[") != NULL && stat(path, &st) != 0;
+}
+
 lm_status lm_file_list_expand(lm_file_list *list, const char *const *paths, size_t n, lm_error *err)
 {
   if (n == 0) return lm_fail(err, LM_EINVAL, "no input files were named");
   for (size_t i = 0; i < n; i++) {
     size_t before = list->count;
     if (paths[i][0] == '\0') return lm_fail(err, LM_EINVAL, "the path of input %zu is empty", i + 1);
-    LM_TRY(expand_path(list, paths[i], NULL, err));
+    LM_TRY(is_pattern(paths[i]) ? expand_pattern(list, paths[i], err) : expand_path(list, paths[i], NULL, err));
     if (list->count == before) return lm_fail(err, LM_EINVAL, "%s: the folder holds no files", paths[i]);
   }
   return LM_OK;

@@ -12,9 +12,10 @@ typedef struct lm_file_list {
 } lm_file_list;
 
 /** Append what paths stand for. Local. A folder stands for the files in it and in its folders, names sorted byte by
- * byte whatever the locale is; names that begin with a dot are left out, symbolic links are followed. Other paths, "-"
- * among them, stand for themselves, in the order given.
- *  @return LM_EINVAL (no path, a path that does not exist, a folder without files or inside itself), LM_EIO, LM_ENOMEM
+ * byte whatever the locale is; names that begin with a dot are left out, symbolic links are followed. A pattern (* ? [])
+ * that is no file's name stands for the files and folders that match it, sorted the same way. Other paths, "-" among
+ * them, stand for themselves, in the order given.
+ *  @return LM_EINVAL (no path, a path that does not exist, a pattern that nothing matches, a folder without files or inside itself), LM_EIO, LM_ENOMEM
  */
 lm_status lm_file_list_expand(lm_file_list *list, const char *const *paths, size_t n, lm_error *err) LM_NODISCARD;
 void lm_file_list_free(lm_file_list *list);

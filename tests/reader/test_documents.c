@@ -384,8 +384,24 @@ static void check_folders(void)
   tap_ok(r.status == LM_OK && r.text.size == sizeof want - 1 && memcmp(r.text.data, want, sizeof want - 1) == 0,
          "a folder: its files, sorted, with its folders");
   lm_buffer_free(&r.text);
+  for (int k = 0; k < 2; k++) { /* the order of a shell would be that of its locale */
+    const char *pattern = in_scratch(k == 0 ? "d/a/[Bz].t?t" : "d/*");
+    r = read_paths(&pattern, 1, &plain);
+    const char *found = k == 0 ? "|d/a/B.txt|d/a/z.txt" : want;
+    tap_ok(r.status == LM_OK && r.text.size == strlen(found) && memcmp(r.text.data, found, strlen(found)) == 0,
+           "a pattern: what matches, sorted: %s", found);
+    lm_buffer_free(&r.text);
+  }
+  put("d[1].txt", "itself", 6);
+  const char *named = in_scratch("d[1].txt");
+  r = read_paths(&named, 1, &plain);
+  tap_ok(r.status == LM_OK && r.text.size == 7, "a file of that very name stands for itself");
+  lm_buffer_free(&r.text);
   lm_error err;
   lm_documents *d;
+  const char *nothing = in_scratch("d/*.nothing");
+  tap_ok(lm_documents_open(&d, &nothing, 1, &plain, &err) == LM_EINVAL && strstr(err.text, "no file has such a name"),
+         "a pattern that nothing matches: %s", err.text);
   const char *hollow = in_scratch("hollow");
   tap_ok(lm_documents_open(&d, &hollow, 1, &plain, &err) == LM_EINVAL && d == NULL, "an empty folder: %s", err.text);
   const char *missing = in_scratch("missing.txt");
