@@ -1,4 +1,4 @@
-/* src/train/stop.c - stop requests: SIGUSR1, SIGTERM, SIGINT, the end of the job's time. */
+/* src/train/stop.c - stop requests: SIGUSR1, SIGTERM, SIGINT, SIGHUP, the end of the job's time. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "train/stop.h"
 
@@ -18,8 +18,11 @@ static void note(int signal)
 
 void lm_stop_watch(void)
 {
-  static const int signals[] = {SIGUSR1, SIGTERM, SIGINT};
+  static const int signals[] = {SIGUSR1, SIGTERM, SIGINT, SIGHUP};
+  struct sigaction before;
+  signal(SIGPIPE, SIG_IGN); /* who read the messages is gone, as `tee` is after Ctrl-C: the run is not */
   for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+    if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN && signals[i] == SIGHUP) continue;
     struct sigaction action = {.sa_handler = note, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     if (signals[i] == SIGINT) action.sa_flags |= SA_RESETHAND;
@@ -53,6 +56,7 @@ const char *lm_stop_reason(void)
   case SIGUSR1: return "as asked by SIGUSR1";
   case SIGTERM: return "as asked by SIGTERM";
   case SIGINT: return "as asked by SIGINT";
+  case SIGHUP: return "as its terminal has gone";
   default: return out_of_time() ? "as the job's time is ending" : "as asked";
   }
 }

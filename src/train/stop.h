@@ -1,11 +1,12 @@
-/* src/train/stop.h - stop requests: SIGUSR1, SIGTERM, SIGINT, the end of the job's time. */
+/* src/train/stop.h - stop requests: SIGUSR1, SIGTERM, SIGINT, SIGHUP, the end of the job's time. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #ifndef LM_TRAIN_STOP_H
 #define LM_TRAIN_STOP_H
 
 #include <stdbool.h>
 
-/** From now on these signals are noted instead of ending the process; a second SIGINT ends it. Local. */
+/** From now on these signals are noted instead of ending the process; a second SIGINT ends it. SIGHUP stays ignored
+ * where nohup had it so, and writing to a pipe that nobody reads is an error like others. Local. */
 void lm_stop_watch(void);
 
 /** From now on the end of the job's time is a stop request too. Local; one rank is enough, as with a signal.

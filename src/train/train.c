@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "config.h"
@@ -154,6 +155,82 @@ static lm_status make_loader(lm_trainer *t, lm_error *err)
   LM_TRY(new_loader(t, &t->loader, err));
   if (cfg->log.samples) LM_TRY(new_loader(t, &t->describer, err));
   return lm_prefetch_new(&t->prefetch, t->loader, (int)cfg->data.prefetch, (size_t)t->micro, t->T, err);
+}
+
+/* Keys whose values may differ between ranks: each node may have its copy of the data, whose content is compared. */
+static bool may_differ(const char *key)
+{
+  static const char *const keys[] = {"backend", "verbose", "run.threads", "data.train", "data.val", "data.vocab"};
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+    if (strcmp(key, keys[i]) == 0) return true;
+  return false;
+}
+
+/* What all ranks must have in common: the values of the config, then the data. @param out  [n + 2] */
+static lm_status fingerprint(const lm_trainer *t, const lm_options *options, size_t n, uint64_t *out, lm_error *err)
+{
+  for (size_t i = 0; i < n; i++) {
+    lm_buffer value = {0};
+    if (may_differ(lm_config_options[i].name)) continue;
+    lm_status s = lm_options_value(options, &lm_config_options[i], &value, err);
+    out[i] = lm_hash(value.data, value.size);
+    lm_buffer_free(&value);
+    LM_TRY(s);
+  }
+  out[n] = lm_hash_seeded("", 0, t->sources.n);
+  for (size_t i = 0; i < t->sources.n; i++)
+    out[n] = lm_hash_seeded(&lm_dataset_info(t->sources.items[i].data)->checksum, sizeof *out, out[n]);
+  out[n + 1] = t->val != NULL ? lm_dataset_info(t->val)->checksum : 0;
+  return LM_OK;
+}
+
+/* @param mine, first  [n + 2]: this rank's, rank 0's */
+static lm_status compare_fingerprints(const uint64_t *mine, const uint64_t *first, size_t n, lm_error *err)
+{
+  size_t i = 0;
+  while (i < n + 2 && mine[i] == first[i]) i++;
+  if (i == n + 2) return LM_OK;
+  if (i < n)
+    return lm_fail(err, LM_EINVAL, "%s is not what it is on rank 0; want the same config on all ranks",
+                   lm_config_options[i].name);
+  return lm_fail(err, LM_EINVAL, "data.%s holds other data than on rank 0; want the same on all nodes",
+                 i == n ? "train" : "val");
+}
+
+/* Ranks that read another file, or other words, would wait for each other for ever, or learn from other data.
+ * Collective.
+ */
+static lm_status check_same(const lm_trainer *t, const lm_options *options, lm_error *err)
+{
+  size_t n = lm_options_count(lm_config_options);
+  uint64_t *mine;
+  LM_TRY(lm_alloc_agreed(t->comm, &mine, 2 * (n + 2), sizeof *mine, "the config's hashes", err));
+  lm_status s = lm_agree(t->comm, fingerprint(t, options, n, mine, err), err);
+  if (s == LM_OK) {
+    uint64_t *first = mine + n + 2;
+    memcpy(first, mine, (n + 2) * sizeof *mine);
+    lm_bcast(t->comm, first, (n + 2) * sizeof *first, 0);
+    s = lm_agree(t->comm, compare_fingerprints(mine, first, n, err), err);
+  }
+  free(mine);
+  return s;
+}
+
+/* Checkpoints keep the text of rank 0, whatever the others call their copies of the data. Collective. */
+static lm_status share_config(lm_trainer *t, lm_error *err)
+{
+  uint64_t n = t->config_text.size;
+  lm_status s = LM_OK;
+  lm_bcast(t->comm, &n, sizeof n, 0);
+  if (t->comm->rank != 0) {
+    t->config_text.size = 0;
+    s = lm_buffer_reserve(&t->config_text, n, err);
+  }
+  LM_TRY(lm_agree(t->comm, s, err));
+  lm_bcast(t->comm, t->config_text.data, n, 0);
+  t->config_text.size = n;
+  t->config_text.data[n] = '\0';
+  return LM_OK;
 }
 
 /* Where nodes differ, `auto` may have chosen differently. Collective. */
@@ -753,6 +830,8 @@ lm_status lm_train(const lm_comm *comm, const lm_config *cfg, const lm_options *
   lm_threads_set(comm, cfg->run.threads);
   lm_threads_report(comm);
   lm_status s = lm_agree(comm, make_local(&t, options, err), err);
+  if (s == LM_OK) s = check_same(&t, options, err);
+  if (s == LM_OK) s = share_config(&t, err);
   if (s == LM_OK) s = make_gradsync(&t, err);
   if (s == LM_OK) s = run(&t, options, err);
   end_last_save(&t);

@@ -67,4 +67,29 @@ else
 fi
 tap_exit 0 "versions" -- "$MPILM" info
 tap_like "$tap_out" '^hdf5 +[0-9.]+ \(headers [0-9.]+\)$' "of HDF5 as linked and as compiled"
+
+# ---- ranks that were given different things ----
+unequal() { # WORDS of rank 1...
+  timeout 60 "${MPIRUN:-mpirun}" -n 1 "$MPILM" train config.yaml "--run.folder=$PWD/unequal" "${short[@]}" : \
+    -n 1 "${@:1:2}" "$MPILM" train config.yaml "--run.folder=$PWD/unequal" "${short[@]}" "${@:3}"
+}
+tap_exit 2 "another batch on rank 1" -- unequal -wdir . --batch.global=6
+tap_like "$tap_err" "rank 1 .*batch.global is not what it is on rank 0; want the same config on all ranks" "is refused by name"
+mkdir node && cp config.yaml val.h5 node && make_text 300 9 >node/other.txt
+"$MPILM" tokenize --vocab bytes --out node/train.h5 node/other.txt >/dev/null 2>&1
+tap_exit 2 "other data under the same name on rank 1" -- unequal -wdir node
+tap_like "$tap_err" "rank 1 .*data.train holds other data than on rank 0" "are refused by name"
+tap_is "$(ls -d unequal 2>/dev/null)" "" "before anything is made"
+cp train.h5 node/copy.h5
+tap_exit 0 "a copy of the data of its own, and threads" -- unequal -wdir node --data.train=copy.h5 --run.threads=1
+
+# ---- who reads the messages is gone ----
+{ "$MPILM" train config.yaml --run.folder=unread "${short[@]}" --log.every=1 2>&1; echo $? >code; } | true
+tap_is "$(cat code)" 0 "a run whose messages nobody reads goes on to its end"
+"$MPILM" train config.yaml --run.folder=hung --run.steps=1000000 --checkpoint.every=0 --log.every=100000 >log 2>&1 &
+run=$!
+for _ in $(seq 200); do [ -s hung/metrics.jsonl ] && break; sleep 0.05; done
+kill -HUP $run
+wait $run
+tap_is "$? $(ls hung/checkpoints | wc -l)" "75 1" "one whose terminal goes away is saved and stopped"
 tap_end
