@@ -74,7 +74,6 @@ mutant "attention: dropout of the other row" scores.h 's|odd \? i \+ 8 : i, p|od
 mutant "mma: a fragment not transposed" mma.h 's|x4\.trans\.shared|x4.shared|'
 mutant "wgmma: keys not waited for" attention_wgmma.cu 's|(for \(int j = last - 1; j >= begin; j--\) \{\n)      wait_for\(&s\.k\.full\[k\.stage\], k\.parity\);\n|$1|'
 mutant "wgmma: values not waited for" attention_wgmma.cu 's|wait_for\(&s\.v\.full\[v\.stage\], v\.parity\);||'
-mutant "wgmma: keys given back before their product" attention_wgmma.cu 's|(wait_for_products<1>\(\);\n *settle\(S\);\n)( *if \(p\.lane == 0\) arrive\(&s\.k\.empty\[k\.stage\]\);\n)|$2$1|'
 mutant "wgmma: values given back before their product" attention_wgmma.cu 's|(wait_for_products<0>\(\);\n)( *settle\(O\), settle\(P\);\n)( *if \(DROP && W == 128[^\n]*\n)( *if \(p\.lane == 0\) arrive\(&s\.v\.empty\[v\.stage\]\);\n)|$4$1$2$3|'
 mutant "wgmma: scores not waited for" attention_wgmma.cu 's|wait_for_products<1>\(\);||'
 mutant "wgmma: output not waited for" attention_wgmma.cu 's|wait_for_products<0>\(\);(\n *settle\(O\), settle\(P\);\n *if \(DROP)|$1|'
