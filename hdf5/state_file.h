@@ -18,9 +18,9 @@ typedef struct lm_state_slice {
   int ndim; /* 0: a scalar */
   size_t shape[LM_STATE_DIMS];
   size_t begin, count; /* elements; count 0: this rank has none of it */
-  void *data;          /* written from or read into: host memory, unless there are */
-  void (*get)(void *host, const void *data, size_t bytes); /* NULL, or how what is written gets out of a device, */
-  void (*put)(void *data, const void *host, size_t bytes); /* and what is read into it */
+  void *data;          /* written from or read into: host memory, or, */
+  bool on_device;      /* for a saver, which copies it first, and for reading, memory of a device, */
+  void (*put)(void *data, const void *host, size_t bytes); /* and what is read gets there so */
   /* For reading: */
   char instead[LM_STATE_NAME]; /* what is read where the file has no `name`; "": nothing */
   bool optional;               /* where the file has neither, data stays as it is */
@@ -41,6 +41,8 @@ typedef struct lm_state_how {
    * be somebody else's and stays. NULL: nobody is asked. */
   lm_status (*may)(void *context, lm_error *err);
   void *context;
+  /* Called before the data are looked at, by whoever writes them: they come. NULL: they are there. */
+  void (*wait)(void);
   lm_state_kept **kept; /* from save to save; *kept is NULL at first, the caller's to free. NULL: nothing is */
 } lm_state_how;
 

@@ -70,7 +70,7 @@ static void check_slice(const lm_state_slice *s)
   LM_ASSERT(strcmp(s->name, "/integrity") != 0 && strncmp(s->name, "/integrity/", 11) != 0);
   LM_ASSERT(s->ndim >= 0 && s->ndim <= LM_STATE_DIMS && (s->dtype != LM_TEXT || s->ndim == 1));
   LM_ASSERT(s->begin + s->count <= lm_state_elements(s->ndim, s->shape));
-  LM_ASSERT(s->count == 0 || s->data != NULL);
+  LM_ASSERT(s->count == 0 || (s->data != NULL && !s->on_device));
 }
 
 /* The slabs of this rank, or how many: out may be NULL. */
@@ -260,9 +260,17 @@ static lm_status close_part(const lm_state_save *w, int fd, lm_status s, lm_erro
   return lm_fail(err, LM_EIO, "%s: cannot close: %s", w->part, strerror(errno));
 }
 
+/* The data may still be on their way out of a device. */
+static void wait_for_data(const lm_state_save *w)
+{
+  lm_fault_pause(LM_FAULT_LATE_SAVE);
+  if (w->how.wait != NULL) w->how.wait();
+}
+
 static lm_status write_slices(lm_state_save *w, lm_error *err)
 {
   int fd;
+  wait_for_data(w);
   lm_status s = open_part(w, &fd, err);
   if (s == LM_OK) s = write_all(w, fd, err);
   if (s == LM_OK) s = make_durable(w, fd, err);
@@ -318,6 +326,7 @@ static lm_status write_together(lm_state_save *w, lm_error *err)
   enum { MOST = 1 << 30 };
   int fd;
   lm_state_piece *pieces = NULL;
+  wait_for_data(w);
   lm_status s = open_part(w, &fd, err);
   if (s == LM_OK) s = make_pieces(w, &pieces, err);
   s = lm_agree(w->comm, s, err);

@@ -94,6 +94,25 @@ enum { LM_PIECE = 8192 };
 
 enum { LM_FEW_ROWS = 16 };
 
+/** Copies to the host that neither the host nor the operations wait for: a queue beside that of the operations. The
+ *  copies between begin() and end() are one set; at most one is under way. Only the last function may be called from
+ * any thread. */
+typedef struct lm_copies {
+  /** Host memory that copies reach at full speed. LM_OK or LM_ENOMEM, naming `what`. */
+  lm_status (*alloc)(void **out, size_t bytes, const char *what, lm_error *err);
+  void (*release)(void *p); /* NULL is fine */
+  /** What is copied from here on is what the operations until now leave. */
+  void (*begin)(void);
+  void (*copy)(void *host, const void *device, size_t bytes);
+  void (*end)(void);
+  /** Operations from here on come after the copies: they may change what is copied. */
+  void (*await)(void);
+  /** Wait until the copies are there. */
+  void (*wait)(void);
+} lm_copies;
+
+enum { LM_MARKS = 2 };
+
 typedef struct lm_kernels {
   const char *name; /* "ref", "cpu", "cuda" */
   const char *isa;  /* what the loops were compiled for: "x86-64-v4", "sm_90a" */
@@ -103,6 +122,14 @@ typedef struct lm_kernels {
   /** How ranks exchange what is on their devices. NULL: MPI does it in the host's memory, or there is one rank alone.
    */
   const lm_fabric *fabric;
+
+  /** NULL: memory is the host's, and is copied there. */
+  const lm_copies *copies;
+
+  /** Note the time at which the operations until now are done, as mark i; the seconds from one mark to another, once
+   * the host has waited for both. NULL: operations are done when they return. */
+  void (*mark)(int i);
+  double (*between)(int from, int to);
 
   /** Product FLOP/s of type t that the machine can reach: what a run's speed is a share of. NULL: that of the CPU. */
   double (*product_rate)(lm_dtype t);
@@ -216,8 +243,9 @@ typedef struct lm_kernels {
    * memory, so that nobody waits for it before it is needed. */
   void (*sum)(double *sum, const float *x, size_t n);
   void (*sum_squares)(double *sum, const float *x, size_t n);
-  /** x[i] *= a. */
+  /** x[i] *= a; x[i] += y[i]. */
   void (*scale)(float *x, float a, size_t n);
+  void (*add)(float *x, const float *y, size_t n);
 
   /** One AdamW step with g' = scale g: m = beta1 m + (1-beta1) g'; v = beta2 v + (1-beta2) g'^2;
    *  w -= lr (m/(1-beta1^step) / (sqrt(v/(1-beta2^step)) + eps) + decay w).
@@ -252,6 +280,7 @@ typedef struct lm_cuda_device {
   int major, minor; /* compute capability: 9, 0 for an H100 */
   int multiprocessors;
   size_t bytes; /* of memory */
+  double rate;  /* FLOP/s of bf16 products, by the data sheet */
 } lm_cuda_device;
 
 /** Does this machine have NVIDIA's driver, and this build the CUDA backend? Local; opens neither CUDA nor the module.

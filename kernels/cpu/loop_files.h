@@ -75,6 +75,7 @@ void LM_LEVEL(lm_cross_entropy)(lm_dtype t, float *loss, void *z, const int32_t 
 void LM_LEVEL(lm_sum)(double *sum, const float *x, size_t n);
 void LM_LEVEL(lm_sum_squares)(double *sum, const float *x, size_t n);
 void LM_LEVEL(lm_scale)(float *x, float a, size_t n);
+void LM_LEVEL(lm_add)(float *x, const float *y, size_t n);
 void LM_LEVEL(lm_adamw)(lm_dtype t, float *w, float *m, float *v, const float *g, void *w16, size_t n,
                         const lm_adamw_config *cfg, float lr, float scale, int64_t step);
 void LM_LEVEL(lm_sgd)(lm_dtype t, float *w, float *m, const float *g, void *w16, size_t n, const lm_sgd_config *cfg,

@@ -32,6 +32,7 @@ const lm_cpu_loops LM_LEVEL(lm_cpu_loops) = {
             .sum = LM_LEVEL(lm_sum),
             .sum_squares = LM_LEVEL(lm_sum_squares),
             .scale = LM_LEVEL(lm_scale),
+            .add = LM_LEVEL(lm_add),
             .adamw = LM_LEVEL(lm_adamw),
             .sgd = LM_LEVEL(lm_sgd),
         },

@@ -40,6 +40,12 @@ void LM_LEVEL(lm_scale)(float *x, float a, size_t n)
   for (size_t i = 0; i < n; i++) x[i] *= a;
 }
 
+void LM_LEVEL(lm_add)(float *x, const float *y, size_t n)
+{
+#pragma omp parallel for simd schedule(static) if (n > SMALL)
+  for (size_t i = 0; i < n; i++) x[i] += y[i];
+}
+
 /* What is the same for all parameters of a step. */
 typedef struct step_constants {
   float beta1, beta2, rest1, rest2; /* rest = 1 - beta */

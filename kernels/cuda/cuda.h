@@ -55,6 +55,12 @@ template <typename... P> static inline void lm_cuda_allow_shared(const char *wha
 /** How GPUs exchange: nccl.cu. Local. */
 const lm_fabric *lm_cuda_fabric(void);
 
+/** The queue of copies, and marks in that of operations: copies.cu. Local. */
+cudaError_t lm_cuda_start_copies(void);
+const lm_copies *lm_cuda_copies(void);
+void lm_mark_cuda(int i);
+double lm_between_cuda(int from, int to);
+
 /* ---- the operations: those of kernels.h, a file each ---- */
 
 lm_status lm_alloc_cuda(void **out, size_t bytes, const char *what, lm_error *err);
@@ -113,6 +119,7 @@ void lm_cross_entropy_cuda(lm_dtype t, float *loss, void *z, const int32_t *targ
 void lm_sum_cuda(double *sum, const float *x, size_t n);
 void lm_sum_squares_cuda(double *sum, const float *x, size_t n);
 void lm_scale_cuda(float *x, float a, size_t n);
+void lm_add_cuda(float *x, const float *y, size_t n);
 void lm_adamw_cuda(lm_dtype t, float *w, float *m, float *v, const float *g, void *w16, size_t n,
                    const lm_adamw_config *cfg, float lr, float scale, int64_t step);
 void lm_sgd_cuda(lm_dtype t, float *w, float *m, const float *g, void *w16, size_t n, const lm_sgd_config *cfg,

@@ -66,6 +66,18 @@ void lm_scale_cuda(float *x, float a, size_t n)
   map("scale", times{a}, n, x, static_cast<const float *>(x));
 }
 
+struct plus {
+  __device__ float operator()(float x, float y) const
+  {
+    return x + y;
+  }
+};
+
+void lm_add_cuda(float *x, const float *y, size_t n)
+{
+  map("add", plus{}, n, x, static_cast<const float *>(x), y);
+}
+
 /* ---- GELU: x/2 (1 + tanh(u)) = x s, s = 1 / (1 + exp(-2u)) ---- */
 
 /* s, 1 - s and the derivative of 2u. Beyond 10 s is 0 or 1 to the last bit; there x^3 or exp could overflow. */

@@ -26,6 +26,16 @@ void lm_cuda_stop(const char *format, ...)
 
 /* ---- devices ---- */
 
+/* Of dense products with sums in f32, by NVIDIA's data sheets: FLOPs of a multiprocessor and a clock. A100 SXM bf16:
+ * 108 x 2048 x 1.41 GHz = 312 TFLOP/s; H100 and H200 SXM: 132 x 4096 x 1.83 GHz = 989 TFLOP/s. */
+static double rate_of(lm_dtype t, int major, int minor, int multiprocessors, int kilohertz)
+{
+  bool hopper = major >= 9, data_center = minor == 0;
+  double of_halves = hopper ? 4096 : data_center ? 2048 : 1024, of_floats = hopper || !data_center ? 256 : 128;
+  double clock = hopper && kilohertz > 1830000 ? 1.83e9 : 1e3 * kilohertz; /* tensor cores do not reach the last step */
+  return multiprocessors * (t == LM_F32 ? of_floats : of_halves) * clock;
+}
+
 static lm_status devices(const lm_cuda_host *host, lm_cuda_device *list, int most, int *count, lm_error *err)
 {
   *count = 0;
@@ -36,13 +46,16 @@ static lm_status devices(const lm_cuda_host *host, lm_cuda_device *list, int mos
   if (n == 0) return host->fail(err, LM_EINVAL, "no GPU can be used: the driver shows none");
   for (int i = 0; i < n && i < most; i++) {
     cudaDeviceProp p;
+    int kilohertz = 0;
     e = cudaGetDeviceProperties(&p, i);
+    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, i);
     if (e != cudaSuccess) return host->fail(err, LM_EINVAL, "GPU %d: %s", i, cudaGetErrorString(e));
     snprintf(list[i].name, sizeof list[i].name, "%s", p.name);
     list[i].major = p.major;
     list[i].minor = p.minor;
     list[i].multiprocessors = p.multiProcessorCount;
     list[i].bytes = p.totalGlobalMem;
+    list[i].rate = rate_of(LM_BF16, p.major, p.minor, p.multiProcessorCount, kilohertz);
   }
   *count = n;
   return LM_OK;
@@ -152,16 +165,11 @@ static void phase(const char *name)
   inside = true;
 }
 
-/* Of dense products with sums in f32, by NVIDIA's data sheets: FLOPs of a multiprocessor and a clock. A100 SXM bf16:
- * 108 x 2048 x 1.41 GHz = 312 TFLOP/s; H100 and H200 SXM: 132 x 4096 x 1.83 GHz = 989 TFLOP/s. */
 static double product_rate(lm_dtype t)
 {
   int kilohertz = 0;
-  bool hopper = lm_cuda.major >= 9, data_center = lm_cuda.minor == 0;
-  double of_halves = hopper ? 4096 : data_center ? 2048 : 1024, of_floats = hopper || !data_center ? 256 : 128;
   lm_cuda_check(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, lm_cuda.device), "product_rate");
-  double clock = hopper && kilohertz > 1830000 ? 1.83e9 : 1e3 * kilohertz; /* tensor cores do not reach the last step */
-  return lm_cuda.multiprocessors * (t == LM_F32 ? of_floats : of_halves) * clock;
+  return rate_of(t, lm_cuda.major, lm_cuda.minor, lm_cuda.multiprocessors, kilohertz);
 }
 
 /* ---- the table ---- */
@@ -176,6 +184,9 @@ static void fill_table(void)
   table.isa = isa;
   table.on_device = true;
   table.fabric = lm_cuda_fabric();
+  table.copies = lm_cuda_copies();
+  table.mark = lm_mark_cuda;
+  table.between = lm_between_cuda;
   table.product_rate = product_rate;
   table.available = available;
   table.phase = phase;
@@ -210,6 +221,7 @@ static void fill_table(void)
   table.sum = lm_sum_cuda;
   table.sum_squares = lm_sum_squares_cuda;
   table.scale = lm_scale_cuda;
+  table.add = lm_add_cuda;
   table.adamw = lm_adamw_cuda;
   table.sgd = lm_sgd_cuda;
   table.adamw_all = lm_adamw_all_cuda;
@@ -227,6 +239,7 @@ static lm_status start(const lm_kernels **out, const lm_cuda_host *host, int dev
   if (e == cudaSuccess && lm_cuda.compute == NULL) {
     e = cudaStreamCreateWithFlags(&lm_cuda.compute, cudaStreamNonBlocking);
     if (e == cudaSuccess) e = make_staging();
+    if (e == cudaSuccess) e = lm_cuda_start_copies();
   }
   if (e != cudaSuccess)
     return host->fail(err, LM_EINVAL, "GPU %d cannot be used: %s (%s)", device, cudaGetErrorString(e),

@@ -21,6 +21,11 @@ void lm_scale_ref(float *x, float a, size_t n)
   for (size_t i = 0; i < n; i++) x[i] *= a;
 }
 
+void lm_add_ref(float *x, const float *y, size_t n)
+{
+  for (size_t i = 0; i < n; i++) x[i] += y[i];
+}
+
 void lm_adamw_ref(lm_dtype t, float *w, float *m, float *v, const float *g, void *w16, size_t n,
                   const lm_adamw_config *cfg, float lr, float scale, int64_t step)
 {

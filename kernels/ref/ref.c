@@ -36,6 +36,7 @@ const lm_kernels lm_kernels_ref = {
     .sum = lm_sum_ref,
     .sum_squares = lm_sum_squares_ref,
     .scale = lm_scale_ref,
+    .add = lm_add_ref,
     .adamw = lm_adamw_ref,
     .sgd = lm_sgd_ref,
 };

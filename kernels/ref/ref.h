@@ -77,6 +77,7 @@ void lm_cross_entropy_ref(lm_dtype t, float *loss, void *z, const int32_t *targe
 void lm_sum_ref(double *sum, const float *x, size_t n);
 void lm_sum_squares_ref(double *sum, const float *x, size_t n);
 void lm_scale_ref(float *x, float a, size_t n);
+void lm_add_ref(float *x, const float *y, size_t n);
 void lm_adamw_ref(lm_dtype t, float *w, float *m, float *v, const float *g, void *w16, size_t n,
                   const lm_adamw_config *cfg, float lr, float scale, int64_t step);
 void lm_sgd_ref(lm_dtype t, float *w, float *m, const float *g, void *w16, size_t n, const lm_sgd_config *cfg, float lr,

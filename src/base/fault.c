@@ -24,6 +24,7 @@ static const struct {
     [LM_FAULT_FAIL_WRITE] = {"fail_write", "ckpt", NULL},
     [LM_FAULT_FLIP_WEIGHT] = {"flip_weight", "step", NULL},
     [LM_FAULT_SLOW_SAVE] = {"slow_save", NULL, NULL},
+    [LM_FAULT_LATE_SAVE] = {"late_save", NULL, NULL},
 };
 
 enum { MAX_FAULTS = 32 };

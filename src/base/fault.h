@@ -18,6 +18,7 @@ typedef enum lm_fault_kind {
   LM_FAULT_FLIP_WEIGHT, /* flip_weight@step4:rank1: a bit of a weight changes after the step */
   LM_FAULT_FAIL_WRITE,  /* fail_write@ckpt2:rank0: a write of the process's 2nd save fails */
   LM_FAULT_SLOW_SAVE,   /* slow_save=2s, slow_save=200ms: half way through, a save pauses */
+  LM_FAULT_LATE_SAVE,   /* late_save=2s: a save looks at what it writes so much later than it could */
   LM_FAULT_KINDS
 } lm_fault_kind;
 

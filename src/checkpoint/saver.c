@@ -43,6 +43,7 @@ lm_status lm_saver_new(lm_saver **out, const lm_comm *comm, const char *run, con
   (*out)->comm = comm;
   (*out)->policy = *policy;
   (*out)->policy.how.kept = &(*out)->kept;
+  if (policy->copies != NULL) (*out)->policy.how.wait = policy->copies->wait;
   (*out)->best = NAN;
   snprintf((*out)->run, sizeof(*out)->run, "%s", run);
   return LM_OK;
@@ -74,8 +75,27 @@ static size_t room_of(const lm_state_slice *slice)
 static bool needs_snapshot(const lm_saver *s, const lm_state_slice *slices, size_t n)
 {
   bool on_device = false;
-  for (size_t i = 0; i < n; i++) on_device = on_device || slices[i].get != NULL;
+  for (size_t i = 0; i < n; i++) on_device = on_device || slices[i].on_device;
   return (s->policy.how.background && !s->policy.how.together) || on_device;
+}
+
+static void release_snapshot(lm_saver *s)
+{
+  if (s->policy.copies != NULL)
+    s->policy.copies->release(s->snapshot);
+  else
+    free(s->snapshot);
+  s->snapshot = NULL;
+  s->snapshot_bytes = 0;
+}
+
+static lm_status allocate_snapshot(lm_saver *s, size_t bytes, lm_error *err)
+{
+  const char *what = "the snapshot of the state";
+  LM_TRY(s->policy.copies != NULL ? s->policy.copies->alloc((void **)&s->snapshot, bytes, what, err)
+                                  : lm_alloc(&s->snapshot, bytes, 1, what, err));
+  s->snapshot_bytes = bytes;
+  return LM_OK;
 }
 
 /* Texts may grow by a few bytes from save to save. */
@@ -90,11 +110,8 @@ static lm_status reserve_snapshot(lm_saver *s, const lm_state_slice *slices, siz
     s->n = n;
   }
   if (!needs_snapshot(s, slices, n) || bytes <= s->snapshot_bytes) return LM_OK;
-  free(s->snapshot);
-  s->snapshot_bytes = 0;
-  LM_TRY(lm_alloc(&s->snapshot, bytes + 4096, 1, "the snapshot of the state", err));
-  s->snapshot_bytes = bytes + 4096;
-  return LM_OK;
+  release_snapshot(s);
+  return allocate_snapshot(s, bytes + 4096, err);
 }
 
 /* By the rank's threads, as pieces of a few MB: one thread does not use all that memory gives. */
@@ -104,7 +121,7 @@ static void copy_in_memory(const lm_saver *s, const lm_state_slice *slices, size
 #pragma omp parallel
 #pragma omp single
   for (size_t i = 0; i < n; i++) {
-    size_t bytes = slices[i].get == NULL ? slices[i].count * lm_dtype_size(slices[i].dtype) : 0;
+    size_t bytes = slices[i].on_device ? 0 : slices[i].count * lm_dtype_size(slices[i].dtype);
     for (size_t at = 0; at < bytes; at += PIECE) {
       char *to = (char *)s->slices[i].data + at;
       const char *from = (const char *)slices[i].data + at;
@@ -117,17 +134,20 @@ static void copy_in_memory(const lm_saver *s, const lm_state_slice *slices, size
 
 static void take_snapshot(lm_saver *s, const lm_state_slice *slices, size_t n)
 {
+  const lm_copies *copies = s->policy.copies;
   char *at = s->snapshot;
   memcpy(s->slices, slices, n * sizeof *slices);
   if (!needs_snapshot(s, slices, n)) return;
+  if (copies != NULL) copies->begin();
   for (size_t i = 0; i < n; i++) {
     lm_state_slice *slice = &s->slices[i];
     size_t bytes = slice->count * lm_dtype_size(slice->dtype);
-    if (bytes > 0 && slice->get != NULL) slice->get(at, slice->data, bytes);
+    if (bytes > 0 && slice->on_device) copies->copy(at, slice->data, bytes);
     slice->data = at;
-    slice->get = NULL;
+    slice->on_device = false;
     at += room_of(slice);
   }
+  if (copies != NULL) copies->end();
   copy_in_memory(s, slices, n);
 }
 
@@ -265,7 +285,7 @@ void lm_saver_free(lm_saver *s)
   wait_for_remover(s);
   lm_buffer_free(&s->going);
   lm_state_kept_free(s->kept);
-  free(s->snapshot);
+  release_snapshot(s);
   free(s->slices);
   free(s);
 }

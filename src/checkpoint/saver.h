@@ -4,12 +4,14 @@
 #define LM_CHECKPOINT_SAVER_H
 
 #include "hdf5/state_file.h"
+#include "kernels/kernels.h"
 
 /** How a run saves. Plain data, the same on all ranks. */
 typedef struct lm_saver_policy {
   lm_state_how how;
   int64_t keep;            /* complete ones that stay, the new one and the newest by step number; 0: all */
   int64_t milestone_every; /* multiples of so many steps stay besides; 0: none */
+  const lm_copies *copies; /* how what is on a device gets out of it; NULL: nothing is */
   bool keep_best;          /* RUN/checkpoints/best.h5 is a hard link to the one with the lowest validation loss */
 } lm_saver_policy;
 
@@ -26,7 +28,8 @@ lm_status lm_saver_prepare(lm_saver *s, const lm_state_slice *slices, size_t n, 
 
 /** Begin to save `slices` as the checkpoint of a step. Collective; none may be under way.
  *  With how.background the state is copied, and this returns as soon as the file is laid out: the state may change
- *  then. Without, the state is on disk when this returns, under a temporary name.
+ *  then; what is on a device may change after policy.copies->await(). Without, the state is on disk when this returns,
+ * under a temporary name.
  *  @param slices, their data  borrowed for the call; the same tensors at each save
  *  @param validation_loss  of this state; NaN where it was not evaluated
  *  @return as lm_state_write_begin(); nothing is under way after a failure */

@@ -20,7 +20,10 @@ lm_status lm_device_comm_new(lm_device_comm **out, const lm_comm *comm, const lm
   }
   if (s == LM_OK) return LM_OK;
   /* Some ranks may have joined while another could not: leaving would wait for it. */
-  if (*out != NULL && (*out)->group != NULL) fabric->abort((*out)->group);
+  if (*out != NULL && (*out)->group != NULL) {
+    fabric->abort((*out)->group);
+    fabric->leave((*out)->group);
+  }
   free(*out);
   *out = NULL;
   return s;

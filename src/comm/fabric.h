@@ -20,9 +20,9 @@ typedef struct lm_fabric {
    *  @param marks   marks that will be used: [0, marks)
    *  @param seconds that the others may take; LM_EIO after that, and where a rank cannot be reached */
   lm_status (*join)(void **out, const void *id, int rank, int size, int marks, double seconds, lm_error *err);
-  /** All that was begun has ended when this returns. NULL is fine. */
+  /** All that was begun has ended when this returns, and the group is no more. NULL is fine. */
   void (*leave)(void *group);
-  /** End what is under way, whatever its state: the job is over. From any thread. */
+  /** End what is under way, whatever its state: the job is over, or the group is left next. From any thread. */
   void (*abort)(void *group);
   /** LM_EIO where a collective has failed. From any thread. */
   lm_status (*poll)(void *group, lm_error *err);

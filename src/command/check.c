@@ -24,9 +24,9 @@ static const lm_option options[] = {
 
 static json_t *describe(const lm_preflight_rank *r)
 {
-  return json_pack("{s:s, s:i, s:i, s:f, s:f, s:f, s:f}", "host", r->host, "local_rank", r->local_rank, "threads",
-                   r->threads, "gflops", r->rate * 1e-9, "memory_gb", r->memory * 1e-9, "link_gb_per_s", r->link * 1e-9,
-                   "clock_skew", r->clock_skew);
+  return json_pack("{s:s, s:i, s:s, s:i, s:f, s:f, s:f, s:f}", "host", r->host, "local_rank", r->local_rank, "backend",
+                   r->backend, "threads", r->threads, "gflops", r->rate * 1e-9, "memory_gb", r->memory * 1e-9,
+                   "link_gb_per_s", r->link * 1e-9, "clock_skew", r->clock_skew);
 }
 
 static void print_json(const lm_preflight *p, int size)
@@ -42,11 +42,11 @@ static void print_json(const lm_preflight *p, int size)
 
 static void print_table(const lm_preflight *p, int size)
 {
-  printf("rank  local  host              threads  GFLOP/s  memory GB  link GB/s  clock ms\n");
+  printf("rank  local  host              backend  threads  GFLOP/s  memory GB  link GB/s  clock ms\n");
   for (int i = 0; i < size; i++) {
     const lm_preflight_rank *r = &p->ranks[i];
-    printf("%4d  %5d  %-16s  %7d  %7.0f  %9.1f  %9.2f  %8.1f\n", i, r->local_rank, r->host, r->threads, r->rate * 1e-9,
-           r->memory * 1e-9, r->link * 1e-9, 1e3 * r->clock_skew);
+    printf("%4d  %5d  %-16s  %-7s  %7d  %7.0f  %9.1f  %9.2f  %8.1f\n", i, r->local_rank, r->host, r->backend,
+           r->threads, r->rate * 1e-9, r->memory * 1e-9, r->link * 1e-9, 1e3 * r->clock_skew);
   }
   if (size > 1) printf("all-reduce %.2f GB/s\n", p->allreduce * 1e-9);
   if (p->free_space > 0)

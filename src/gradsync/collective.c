@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "gradsync/exchange.h"
 
+#include <string.h>
+
 /* The fabric's parts of a group are all of one size, those of the table may end earlier. What lies behind the group is
  * then read too, and its sums are not used. The table's slack is for the last group. */
 static size_t each_of(const lm_gradsync *s, size_t group)
@@ -66,6 +68,54 @@ void lm_collective_await(lm_gradsync *s, size_t group)
 {
   s->device->fabric->await(s->device->group, (int)group);
 }
+
+/* ---- the binary tree: a bucket of all partial sums goes to all ranks, and each joins it ---- */
+
+static int brings(const lm_gradsync *s, int rank)
+{
+  return s->node_of[rank + 1] - s->node_of[rank];
+}
+
+/* Elements [at, at + n) of the partial sums of all ranks, each rank's j-th one beside those of the others. A rank that
+ * has fewer sends something that nobody looks at. */
+static void gather_partials(lm_gradsync *s, int slot, size_t at, size_t n)
+{
+  const lm_fabric *f = s->device->fabric;
+  size_t row = (size_t)s->comm->size * s->plan.most;
+  f->fork(s->device->group);
+  for (int j = 0; j < s->plan.widest; j++) {
+    const float *mine = j < brings(s, s->comm->rank) ? s->blocks[j] : s->gradients;
+    f->all_gather(s->device->group, s->slots[slot].received + (size_t)j * row, mine + at, n * sizeof *mine);
+  }
+  f->mark(s->device->group, slot);
+}
+
+static void join_partials(lm_gradsync *s, int slot, size_t at, size_t n)
+{
+  size_t row = (size_t)s->comm->size * s->plan.most;
+  int k = 0;
+  if (s->comm->size > 1) lm_collective_await(s, (size_t)slot);
+  for (int r = 0; r < s->comm->size; r++)
+    for (int j = 0; j < brings(s, r); j++)
+      s->sources[k++] =
+          r == s->comm->rank ? s->blocks[j] + at : s->slots[slot].received + (size_t)j * row + (size_t)r * n;
+  memcpy(s->joining, s->nodes, (size_t)k * sizeof *s->nodes);
+  const float *all = lm_partials_sum(s->k, s->joining, s->sources, k, n);
+  s->k->cast(s->gradients + at, LM_F32, all, LM_F32, n);
+}
+
+/* The next bucket is on its way while one is joined. */
+void lm_collective_tree(lm_gradsync *s)
+{
+  size_t all = s->table->elements, most = s->plan.most, buckets = (all + most - 1) / most;
+  for (size_t b = 0; b <= buckets; b++) {
+    size_t at = b * most;
+    if (b < buckets && s->comm->size > 1) gather_partials(s, b % LM_SLOTS, at, all - at < most ? all - at : most);
+    if (b > 0) join_partials(s, (b - 1) % LM_SLOTS, at - most, all - (at - most) < most ? all - (at - most) : most);
+  }
+}
+
+/* ---- the weights, where each rank updates what it owns ---- */
 
 /* Full parts behind the group's end would write into the groups that follow, which have their own owners: what is there
  * is kept meanwhile. */

@@ -106,7 +106,7 @@ static void sum(lm_gradsync *s, const lm_bucket *b, lm_slot *slot)
     sum_sources(s->own + g->own_at + (part.begin - g->own_begin), s->sources, n, part.count, true);
   } else if (s->cfg.reproducible) {
     memcpy(s->joining, s->nodes, (size_t)n * sizeof *s->nodes);
-    const float *all = lm_partials_sum(s->joining, s->sources, n, part.count);
+    const float *all = lm_partials_sum(s->k, s->joining, s->sources, n, part.count);
     memcpy(s->gradients + g->window + part.begin, all, part.count * sizeof *all);
   } else {
     sum_sources(s->gradients + g->window + part.begin, s->sources, n, part.count, false);

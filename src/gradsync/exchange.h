@@ -15,7 +15,7 @@ typedef struct lm_bucket {
 typedef struct lm_slot {
   enum { LM_SLOT_SUMMING, LM_SLOT_GATHERING, LM_SLOT_DONE } stage;
   lm_transfers transfers;
-  float *received; /* [partials of all ranks, most] */
+  float *received; /* [plan.received, most] */
 } lm_slot;
 
 enum { LM_SLOTS = 2 };
@@ -24,6 +24,8 @@ enum { LM_SLOTS = 2 };
 typedef struct lm_gradsync_plan {
   size_t most;    /* elements of a bucket, of one rank's part */
   int partials;   /* sums that all ranks together bring to a bucket: one each, or nodes of the tree */
+  int widest;     /* the most that one rank brings */
+  int received;   /* parts that a slot has room for */
   int stack;      /* blocks of gradients beside the model's: nodes that a rank may hold at a time */
   size_t spare;   /* elements of lm_gradsync.spare */
   bool exchanges; /* false: one rank, whose sums are where they belong */
@@ -61,6 +63,8 @@ struct lm_gradsync {
 
   lm_slices of_params;   /* what this rank has the sums of, a slice a parameter */
   double *param_squares; /* [n] of the backend: of each parameter */
+  lm_slices of_runs;     /* where reproducible and on devices: of the runs that no cut parts */
+  double *run_squares;   /* [n_squares], likewise */
   double *squares;       /* the same here, or of the runs that no cut parts where reproducible */
   size_t n_squares;
 };
@@ -84,6 +88,9 @@ void lm_collective_offer(lm_gradsync *s, size_t group);
 
 /** What the backend computes from here on finds the sums of a group, and of those behind it. Local. */
 void lm_collective_await(lm_gradsync *s, size_t group);
+
+/** All sums of single sequences, as the tree says, on all ranks. Collective. */
+void lm_collective_tree(lm_gradsync *s);
 
 /** lm_gradsync_gather(). Collective. */
 void lm_collective_gather(lm_gradsync *s, void *weights, lm_dtype t);

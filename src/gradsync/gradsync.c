@@ -37,13 +37,58 @@ static lm_gradsync_plan plan(const lm_param_table *t, int rank, int size, const 
 {
   lm_gradsync_plan p = {.exchanges = size > 1 || cfg->reproducible || t->sharding == LM_SHARD_GRADIENTS};
   if (cfg->device && p.exchanges) p.spare = lm_collective_spare(t, size);
-  for (int r = 0; r < size; r++)
-    p.partials += cfg->reproducible ? lm_partials(cfg->first[r], cfg->first[r + 1], NULL) : 1;
+  for (int r = 0; r < size; r++) {
+    int brings = cfg->reproducible ? lm_partials(cfg->first[r], cfg->first[r + 1], NULL) : 1;
+    p.partials += brings;
+    if (brings > p.widest) p.widest = brings;
+  }
   LM_ASSERT(p.partials > 0);
+  bool tree = cfg->reproducible && cfg->device; /* whose ranks all get all, and as many from each */
+  int shares = tree ? p.widest * size : p.partials;
+  if (size > 1 && (tree || !cfg->device)) p.received = shares;
   if (cfg->reproducible) p.stack = most_held(cfg->first[rank], cfg->first[rank + 1]);
-  size_t part = largest_part(t, size), most = cfg->bucket_bytes / sizeof(float) / (size_t)p.partials / 64 * 64;
+  size_t part = tree ? t->elements : largest_part(t, size);
+  size_t most = cfg->bucket_bytes / sizeof(float) / (size_t)shares / 64 * 64;
   p.most = most < 64 ? 64 : most < part ? most : part;
   return p;
+}
+
+/* Squares are added up in runs that no cut parts: of one parameter, between multiples of the unit in its group. */
+static size_t runs_in(const lm_param_table *t, const lm_param *p)
+{
+  size_t unit = lm_param_unit(t), at = p->offset - t->groups[p->group].begin;
+  return (at + p->count - 1) / unit - at / unit + 1;
+}
+
+/* One of them; of those that another rank owns there is nothing. */
+static lm_slice run_of(const lm_param_table *t, const lm_param *p, size_t run)
+{
+  size_t unit = lm_param_unit(t), at = p->offset - t->groups[p->group].begin, end = at + p->count;
+  size_t own = at + p->own_begin, from = (at / unit + run) * unit, to = from + unit < end ? from + unit : end;
+  if (from < at) from = at;
+  if (from < own || from >= own + p->own_count) return (lm_slice){0};
+  return (lm_slice){.g_at = p->gradient_at + (from - own), .n = to - from};
+}
+
+static size_t all_runs(const lm_param_table *t, lm_slice *out)
+{
+  size_t at = 0;
+  for (size_t i = 0; i < t->n; i++) {
+    size_t n = runs_in(t, &t->params[i]);
+    for (size_t run = 0; out != NULL && run < n; run++) out[at + run] = run_of(t, &t->params[i], run);
+    at += n;
+  }
+  return at;
+}
+
+/* Of the list of them, and their sums, on a device. */
+static size_t bytes_of_runs(const lm_param_table *t)
+{
+  size_t n = all_runs(t, NULL), pieces = 0;
+  for (size_t i = 0; i < t->n; i++)
+    for (size_t run = 0; run < runs_in(t, &t->params[i]); run++)
+      pieces += lm_slice_pieces(run_of(t, &t->params[i], run).n);
+  return lm_slices_bytes(n, pieces) + n * sizeof(double);
 }
 
 size_t lm_gradsync_bytes(const lm_param_table *table, int rank, int size, const lm_gradsync_config *cfg)
@@ -51,9 +96,10 @@ size_t lm_gradsync_bytes(const lm_param_table *table, int rank, int size, const 
   lm_gradsync_plan p = plan(table, rank, size, cfg);
   size_t elements = (size_t)p.stack * table->elements;
   if (table->sharding == LM_SHARD_GRADIENTS) elements += table->own_elements;
-  if (size > 1 && !cfg->device) elements += LM_SLOTS * (size_t)p.partials * p.most;
+  elements += LM_SLOTS * (size_t)p.received * p.most;
   elements += p.spare;
-  return elements * sizeof(float) + table->n * sizeof(double);
+  size_t bytes = elements * sizeof(float) + table->n * sizeof(double);
+  return cfg->reproducible && cfg->device ? bytes + bytes_of_runs(table) : bytes;
 }
 
 static lm_status check(const lm_comm *comm, const lm_param_table *table, const lm_gradsync_config *cfg, lm_error *err)
@@ -63,10 +109,6 @@ static lm_status check(const lm_comm *comm, const lm_param_table *table, const l
     return lm_fail(
         err, LM_EINVAL,
         "run.reproducible needs whole gradients of single sequences, parallel.zero 2 keeps none; want 0 or 1");
-  if (cfg->reproducible && cfg->device)
-    return lm_fail(err, LM_EINVAL,
-                   "run.reproducible: devices do not sum in one order for any number of ranks; want "
-                   "--backend=cpu, or run.reproducible false");
   if (cfg->micro < 1 || (cfg->reproducible && cfg->micro != 1))
     return lm_fail(err, LM_EINVAL, "micro-batches of %d sequences; want %s", cfg->micro,
                    cfg->reproducible ? "1 where run.reproducible is true" : "at least 1");
@@ -112,18 +154,17 @@ static lm_status make_buckets(lm_gradsync *s, lm_error *err)
 {
   LM_TRY(lm_alloc(&s->ends, s->table->n_groups, sizeof *s->ends, "the buckets", err));
   if (!s->plan.exchanges) return LM_OK;
+  size_t bytes = (size_t)s->plan.received * s->plan.most * sizeof(float);
+  for (int i = 0; s->plan.received > 0 && i < LM_SLOTS; i++)
+    LM_TRY(s->k->alloc((void **)&s->slots[i].received, bytes, "a bucket of gradients", err));
   if (s->cfg.device) return s->k->alloc((void **)&s->spare, s->plan.spare * sizeof(float), "a part of a group", err);
   s->n_buckets = list_buckets(s, NULL);
   LM_TRY(lm_alloc(&s->buckets, s->n_buckets, sizeof *s->buckets, "the buckets", err));
   list_buckets(s, s->buckets);
-  size_t bytes = (size_t)s->plan.partials * s->plan.most * sizeof(float);
   int size = s->comm->size, mine = s->cfg.reproducible ? s->node_of[s->comm->rank + 1] - s->node_of[s->comm->rank] : 1;
   int messages = lm_transfer_pieces(largest_part(s->table, size) * sizeof(float)) *
                  ((size - 1) * (mine > 1 ? mine : 1) + s->plan.partials + 2 * size);
-  for (int i = 0; i < LM_SLOTS; i++) {
-    LM_TRY(lm_transfers_new(&s->slots[i].transfers, messages, err));
-    if (size > 1) LM_TRY(s->k->alloc((void **)&s->slots[i].received, bytes, "a bucket of gradients", err));
-  }
+  for (int i = 0; i < LM_SLOTS; i++) LM_TRY(lm_transfers_new(&s->slots[i].transfers, messages, err));
   return LM_OK;
 }
 
@@ -135,27 +176,21 @@ static double squares_of(const float *x, size_t n)
   return sum;
 }
 
-/* Squares are added up in runs that no cut parts: of one parameter, between multiples of the unit in its group. Those
- * that another rank owns are 0. @param out  NULL: only count @return how many */
-static size_t runs_of(const lm_gradsync *s, const lm_param *p, double *out)
+/* The squares of all runs, here. */
+static void square_runs(lm_gradsync *s)
 {
-  size_t unit = lm_param_unit(s->table), at = p->offset - s->table->groups[p->group].begin, end = at + p->count;
-  size_t own = at + p->own_begin, own_end = own + p->own_count, first = at / unit, n = (end - 1) / unit - first + 1;
-  const float *g = lm_gradsync_sums(s) + p->gradient_at;
-#pragma omp parallel for schedule(static) if (out != NULL && p->count > 1 << 15)
-  for (size_t i = 0; i < (out == NULL ? 0 : n); i++) {
-    size_t from = (first + i) * unit, to = from + unit < end ? from + unit : end;
-    if (from < at) from = at;
-    out[i] = from >= own && from < own_end ? squares_of(g + (from - own), to - from) : 0;
+  const float *g = lm_gradsync_sums(s);
+  size_t at = 0;
+  for (size_t i = 0; i < s->table->n; i++) {
+    const lm_param *p = &s->table->params[i];
+    size_t n = runs_in(s->table, p);
+#pragma omp parallel for schedule(static) if (p->count > 1 << 15)
+    for (size_t run = 0; run < n; run++) {
+      lm_slice x = run_of(s->table, p, run);
+      s->squares[at + run] = squares_of(g + x.g_at, x.n);
+    }
+    at += n;
   }
-  return n;
-}
-
-static size_t for_runs(const lm_gradsync *s, double *out)
-{
-  size_t n = 0;
-  for (size_t i = 0; i < s->table->n; i++) n += runs_of(s, &s->table->params[i], out == NULL ? NULL : out + n);
-  return n;
 }
 
 static lm_status list_params(lm_gradsync *s, lm_error *err)
@@ -171,6 +206,22 @@ static lm_status list_params(lm_gradsync *s, lm_error *err)
   return r;
 }
 
+static lm_status list_runs(lm_gradsync *s, lm_error *err)
+{
+  lm_slice *list;
+  LM_TRY(lm_alloc(&list, s->n_squares, sizeof *list, "the list of runs", err));
+  all_runs(s->table, list);
+  lm_status r = lm_slices_new(&s->of_runs, s->k, list, s->n_squares, LM_F32, err);
+  free(list);
+  if (r != LM_OK) return r;
+  return s->k->alloc((void **)&s->run_squares, s->n_squares * sizeof *s->run_squares, "sums of squares", err);
+}
+
+static bool tree_on_devices(const lm_gradsync *s)
+{
+  return s->cfg.reproducible && s->cfg.device;
+}
+
 static lm_status make_local(lm_gradsync *s, lm_error *err)
 {
   LM_TRY(check(s->comm, s->table, &s->cfg, err));
@@ -183,8 +234,9 @@ static lm_status make_local(lm_gradsync *s, lm_error *err)
   LM_TRY(make_buckets(s, err));
   if (s->table->sharding == LM_SHARD_GRADIENTS)
     LM_TRY(s->k->alloc((void **)&s->own, s->table->own_elements * sizeof(float), "this rank's gradients", err));
-  s->n_squares = s->cfg.reproducible ? for_runs(s, NULL) : s->table->n;
+  s->n_squares = s->cfg.reproducible ? all_runs(s->table, NULL) : s->table->n;
   LM_TRY(list_params(s, err));
+  if (tree_on_devices(s)) LM_TRY(list_runs(s, err));
   LM_TRY(s->k->alloc((void **)&s->param_squares, s->table->n * sizeof *s->param_squares, "sums of squares", err));
   return lm_alloc(&s->squares, s->n_squares, sizeof *s->squares, "sums of squares", err);
 }
@@ -218,6 +270,8 @@ void lm_gradsync_free(lm_gradsync *s)
   for (int i = 0; s->blocks != NULL && i < s->plan.stack; i++) s->k->release(s->blocks[i]);
   s->k->release(s->own);
   lm_slices_free(&s->of_params, s->k);
+  lm_slices_free(&s->of_runs, s->k);
+  s->k->release(s->run_squares);
   s->k->release(s->param_squares);
   s->k->release(s->spare);
   free(s->squares);
@@ -348,15 +402,15 @@ static void hold(lm_gradsync *s)
   size_t n = s->table->elements;
   lm_partial leaf = {s->first[s->comm->rank] + s->micros_done, 0};
   if (s->n_held > 0 && lm_partials_join(s->held[s->n_held - 1], leaf)) {
-    lm_add_into(s->blocks[s->n_held - 1], s->gradients, n);
+    s->k->add(s->blocks[s->n_held - 1], s->gradients, n);
     s->held[s->n_held - 1].level++;
   } else {
     LM_ASSERT(s->n_held < s->plan.stack);
-    memcpy(s->blocks[s->n_held], s->gradients, n * sizeof(float));
+    s->k->cast(s->blocks[s->n_held], LM_F32, s->gradients, LM_F32, n);
     s->held[s->n_held++] = leaf;
   }
   for (; s->n_held > 1 && lm_partials_join(s->held[s->n_held - 2], s->held[s->n_held - 1]); s->n_held--) {
-    lm_add_into(s->blocks[s->n_held - 2], s->blocks[s->n_held - 1], n);
+    s->k->add(s->blocks[s->n_held - 2], s->blocks[s->n_held - 1], n);
     s->held[s->n_held - 2].level++;
   }
   s->k->zero(s->gradients, n * sizeof(float));
@@ -371,6 +425,10 @@ void lm_gradsync_end_micro(lm_gradsync *s)
 static void exchange_all(lm_gradsync *s)
 {
   if (!s->plan.exchanges) return;
+  if (tree_on_devices(s)) {
+    lm_collective_tree(s);
+    return;
+  }
   if (s->cfg.device)
     lm_collective_offer(s, 0);
   else
@@ -402,13 +460,30 @@ static void finish_windowed(lm_gradsync *s)
   }
 }
 
+enum { BACKWARD_DONE, SUMS_THERE }; /* marks */
+
+static bool marked(const lm_gradsync *s)
+{
+  return s->plan.exchanges && s->k->mark != NULL;
+}
+
 void lm_gradsync_finish(lm_gradsync *s)
 {
+  if (marked(s)) s->k->mark(BACKWARD_DONE);
   if (windowed(s))
     finish_windowed(s);
   else
     exchange_all(s);
-  if (!s->cfg.reproducible) ask_for_squares(s);
+  if (marked(s)) s->k->mark(SUMS_THERE);
+  if (tree_on_devices(s))
+    lm_slices_sum_squares(s->k, s->run_squares, &s->of_runs, lm_gradsync_sums(s));
+  else if (!s->cfg.reproducible)
+    ask_for_squares(s);
+}
+
+double lm_gradsync_exposed(const lm_gradsync *s)
+{
+  return marked(s) ? s->k->between(BACKWARD_DONE, SUMS_THERE) : 0;
 }
 
 const float *lm_gradsync_sums(const lm_gradsync *s)
@@ -432,7 +507,10 @@ double lm_gradsync_squares(lm_gradsync *s)
   double sum = 0;
   bool shared = s->table->sharding != LM_SHARD_NOTHING;
   if (s->cfg.reproducible) {
-    for_runs(s, s->squares);
+    if (tree_on_devices(s))
+      s->k->to_host(s->squares, s->run_squares, s->n_squares * sizeof *s->squares);
+    else
+      square_runs(s);
     if (shared) lm_allreduce_sum_f64(s->comm, s->squares, s->n_squares);
     for (size_t i = 0; i < s->n_squares; i++) sum += s->squares[i];
     return sum;

@@ -14,7 +14,8 @@
  * owns it and however large buckets are. Rajbhandari et al., arXiv:1910.02054, describe what is sharded.
  *
  * Gradients on devices are summed by the collectives of the devices' fabric instead, in its order: the same bits for
- * the same ranks and buckets. */
+ * the same ranks and buckets. Where reproducible, the fabric only carries: each rank gets the partial sums of all, and
+ * adds them as the tree says. */
 
 typedef struct lm_gradsync_config {
   size_t bucket_bytes;   /* > 0: at most so much is received for a bucket; two are on their way at a time */
@@ -22,7 +23,7 @@ typedef struct lm_gradsync_config {
   bool reproducible;     /* sum single sequences as a binary tree over the batch; not with LM_SHARD_GRADIENTS */
   const uint64_t *first; /* [size + 1] copied: rank r has sequences [first[r], first[r + 1]) of each step */
   int micro;             /* >= 1: sequences of a micro-batch; 1 where reproducible */
-  bool device;           /* the gradients are on devices; not where reproducible */
+  bool device;           /* the gradients are on devices */
 } lm_gradsync_config;
 
 typedef struct lm_gradsync lm_gradsync; /* opaque */
@@ -59,6 +60,11 @@ void lm_gradsync_end_micro(lm_gradsync *s);
 /** All sums are there, in f32. Collective; also for a rank that had no sequences, or could not finish its own (which
  *  then must not be used). Where nothing is sharded the sums are in the model's block, all on each rank. */
 void lm_gradsync_finish(lm_gradsync *s);
+
+/** Seconds of the last lm_gradsync_finish() in which a device had nothing to compute, since sums were still on their
+ * way; 0 where gradients are in host memory, or nothing is exchanged. Local; the host has waited for the device since.
+ */
+double lm_gradsync_exposed(const lm_gradsync *s);
 
 /** The summed gradients: rows of the table have those that this rank owns at .gradient_at. Local. */
 const float *lm_gradsync_sums(const lm_gradsync *s);

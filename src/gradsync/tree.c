@@ -2,12 +2,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "gradsync/tree.h"
 
-void lm_add_into(float *x, const float *y, size_t n)
-{
-#pragma omp parallel for simd schedule(static) if (n > 1 << 15)
-  for (size_t i = 0; i < n; i++) x[i] += y[i];
-}
-
 int lm_partials(uint64_t begin, uint64_t end, lm_partial *out)
 {
   int n = 0;
@@ -25,17 +19,17 @@ bool lm_partials_join(lm_partial left, lm_partial right)
   return left.level == right.level && left.first % (UINT64_C(2) << left.level) == 0;
 }
 
-float *lm_partials_sum(lm_partial *nodes, float **sums, int n, size_t count)
+float *lm_partials_sum(const lm_kernels *k, lm_partial *nodes, float **sums, int n, size_t count)
 {
   int top = 0; /* nodes[0 .. top] and sums[0 .. top] are a stack; what is below i has been read */
   for (int i = 1; i < n; i++) {
     nodes[++top] = nodes[i];
     sums[top] = sums[i];
     for (; top > 0 && lm_partials_join(nodes[top - 1], nodes[top]); top--) {
-      lm_add_into(sums[top - 1], sums[top], count);
+      k->add(sums[top - 1], sums[top], count);
       nodes[top - 1].level++;
     }
   }
-  for (; top > 0; top--) lm_add_into(sums[top - 1], sums[top], count); /* the batch ends inside their node */
+  for (; top > 0; top--) k->add(sums[top - 1], sums[top], count); /* the batch ends inside their node */
   return sums[0];
 }

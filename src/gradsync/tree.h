@@ -3,6 +3,7 @@
 #ifndef LM_GRADSYNC_TREE_H
 #define LM_GRADSYNC_TREE_H
 
+#include "kernels/kernels.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,10 +24,8 @@ int lm_partials(uint64_t begin, uint64_t end, lm_partial *out);
 bool lm_partials_join(lm_partial left, lm_partial right);
 
 /** Sum nodes that cover [0, batch), from left to right, as the tree says; in place. Local.
- *  @param nodes, sums  [n] in the order of sequences; what they point to is changed @return the sum: one of sums */
-float *lm_partials_sum(lm_partial *nodes, float **sums, int n, size_t count);
-
-/** x[i] += y[i]. Local. */
-void lm_add_into(float *x, const float *y, size_t n);
+ *  @param nodes, sums  [n] in the order of sequences, in k's memory; what they point to is changed @return the sum: one
+ * of sums */
+float *lm_partials_sum(const lm_kernels *k, lm_partial *nodes, float **sums, int n, size_t count);
 
 #endif

@@ -84,20 +84,22 @@ static lm_status see_val(const lm_config *cfg, lm_error *err)
   return LM_OK;
 }
 
-static lm_status look_local(lm_preflight_rank *me, double *need, const lm_comm *comm, const lm_config *cfg,
-                            const lm_options *options, lm_error *err)
+static lm_status look_local(lm_preflight_rank *me, const lm_kernels **out, double *need, const lm_comm *comm,
+                            const lm_config *cfg, const lm_options *options, lm_error *err)
 {
-  const lm_kernels *k;
   *me = (lm_preflight_rank){.local_rank = comm->local_rank, .local_size = comm->local_size, .threads = lm_threads()};
   snprintf(me->host, sizeof me->host, "%s", comm->host);
-  LM_TRY(lm_backend_start(&k, comm, cfg != NULL ? (lm_backend)cfg->backend : LM_BACKEND_AUTO, err));
+  LM_TRY(lm_backend_start(out, comm, cfg != NULL ? (lm_backend)cfg->backend : LM_BACKEND_AUTO, err));
   LM_TRY(hash_program(&me->program, err));
   if (cfg != NULL) {
     LM_TRY(hash_config(&me->config, options, err));
     LM_TRY(state_size(need, cfg, err));
     LM_TRY(see_val(cfg, err));
   }
-  me->memory = available_memory();
+  const lm_kernels *k = *out;
+  snprintf(me->backend, sizeof me->backend, "%s", k->name);
+  me->on_device = k->on_device;
+  me->memory = k->available != NULL ? (double)k->available() : available_memory();
   return LM_OK;
 }
 
@@ -271,7 +273,11 @@ static lm_status enough_memory(const lm_preflight *p, int size, lm_error *err)
 {
   for (int i = 0; i < size; i++) {
     const lm_preflight_rank *r = &p->ranks[i];
-    if (r->memory > 0 && p->need * r->local_size > r->memory)
+    if (r->on_device && p->need > r->memory)
+      return lm_fail(err, LM_EINVAL,
+                     "the device of rank %d on %s has %.1f GB of memory left; it needs at least %.1f GB", i, r->host,
+                     r->memory * 1e-9, p->need * 1e-9);
+    if (!r->on_device && r->memory > 0 && p->need * r->local_size > r->memory)
       return lm_fail(err, LM_EINVAL, "%s has %.1f GB of memory left; its %d ranks need at least %.1f GB each", r->host,
                      r->memory * 1e-9, r->local_size, p->need * 1e-9);
   }
@@ -336,9 +342,10 @@ lm_status lm_preflight_run(lm_preflight *out, const lm_comm *comm, const lm_conf
                            double least, lm_error *err)
 {
   lm_preflight_rank me = {0};
+  const lm_kernels *k = NULL;
   char *message = NULL;
   *out = (lm_preflight){0};
-  lm_status s = look_local(&me, &out->need, comm, cfg, options, err);
+  lm_status s = look_local(&me, &k, &out->need, comm, cfg, options, err);
   if (s == LM_OK) s = lm_alloc(&out->ranks, (size_t)comm->size, sizeof *out->ranks, "the report", err);
   if (s == LM_OK) s = lm_alloc(&message, MESSAGE, 1, "a message", err);
   s = lm_agree(comm, s, err);
@@ -348,7 +355,7 @@ lm_status lm_preflight_run(lm_preflight *out, const lm_comm *comm, const lm_conf
   }
   if (s == LM_OK) {
     lm_barrier(comm);
-    me.rate = lm_cpu_product_rate(LM_F32);
+    me.rate = lm_backend_rate(k, k->on_device ? LM_BF16 : LM_F32);
     lm_barrier(comm);
     probe_links(comm, out->ranks, &me, message);
     out->allreduce = allreduce_rate(comm, message);

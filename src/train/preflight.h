@@ -10,8 +10,10 @@
 typedef struct lm_preflight_rank {
   char host[64];
   int local_rank, local_size, threads;
-  double rate;              /* product FLOP/s while all ranks compute */
-  double memory;            /* bytes that the node can still give */
+  char backend[16]; /* that the rank would use: "cpu", "cuda" */
+  bool on_device;
+  double rate;              /* product FLOP/s while all ranks compute: f32 of its threads, or bf16 of its device */
+  double memory;            /* bytes that the node, or the rank's device, can still give */
   double link;              /* bytes/s to and from rank 0; 0 on rank 0 itself */
   double clock_skew;        /* seconds that its clock is ahead of rank 0's */
   uint64_t program, config; /* hashes of the binary, of the config as used */

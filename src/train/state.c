@@ -43,7 +43,7 @@ static lm_state_slice slice_of(const struct block *b, const lm_param *p, size_t 
                       .begin = begin,
                       .count = count,
                       .data = count > 0 ? b->data + at * lm_dtype_size(b->dtype) : NULL};
-  if (b->k->on_device) s.get = b->k->to_host, s.put = b->k->to_device;
+  if (b->k->on_device) s.on_device = true, s.put = b->k->to_device;
   snprintf(s.name, sizeof s.name, "%.31s/%.95s", b->folder, p->name);
   for (int d = 0; d < p->ndim; d++) s.shape[d] = p->shape[d];
   return s;

@@ -196,6 +196,7 @@ static void describe_update(lm_trainer *t, const struct shares *all, lm_metrics_
 static void update(lm_trainer *t, const struct shares *all, const lm_metrics_row *row)
 {
   double scale = mean_factor(t, all) * lm_clip_factor(row->grad_norm, t->cfg->optim.clip);
+  if (t->k->copies != NULL) t->k->copies->await(); /* a save may still be copying what changes now */
   lm_optimizer_step(t->optimizer, lm_gradsync_sums(t->sync), (float)row->lr, (float)scale, (int64_t)t->at.applied + 1);
   lm_gradsync_gather(t->sync, lm_model_weights(t->model), t->compute);
   lm_monitor_add(&t->at.monitor, row->loss);
@@ -276,6 +277,7 @@ static void faults_after(lm_trainer *t, uint64_t step)
   const lm_param_table *table = lm_model_params(t->model);
   char *weight = (char *)lm_model_weights(t->model) + table->params[table->n - 2].offset * lm_dtype_size(t->compute);
   char byte;
+  if (t->k->copies != NULL) t->k->copies->await();
   t->k->to_host(&byte, weight, 1);
   byte ^= 1;
   t->k->to_device(weight, &byte, 1);
@@ -302,6 +304,7 @@ lm_status lm_trainer_step(lm_trainer *t, lm_step_result *out, lm_error *err)
   lm_gradsync_finish(t->sync);
   s.reduce = lm_clock() - accumulated;
   take_losses(t, &s); /* the one wait of a step for a device */
+  if (t->k->on_device) s.reduce = lm_gradsync_exposed(t->sync), s.compute = fmax(s.compute - s.reduce, 0);
   s.failed = mine != LM_OK;
   s.stop = lm_stop_requested();
   lm_trainer_phase(t, t->at.step + 1, "agreement");

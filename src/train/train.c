@@ -780,6 +780,7 @@ static lm_status make_saver(lm_trainer *t, lm_error *err)
               .together = cfg->checkpoint.writer == 1,
               .hints = cfg->checkpoint.mpiio_hints,
               .align = (size_t)cfg->checkpoint.align_kb << 10},
+      .copies = t->k->copies,
       .keep = cfg->checkpoint.keep,
       .milestone_every = cfg->checkpoint.milestone_every,
       .keep_best = cfg->checkpoint.keep_best,

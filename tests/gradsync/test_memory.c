@@ -36,7 +36,7 @@ static size_t really_asked_for(const lm_comm *comm, const lm_rank_shape *shape)
   counting.alloc = count;
   counting.on_device = shape->sync.device;
   counted = 0;
-  if (lm_model_new_shared(&m, &shape->model, &counting, shape->compute, MICRO, shape->sharding, shape->rank,
+  if (lm_model_new_shared(&m, &shape->model, &counting, shape->compute, shape->sync.micro, shape->sharding, shape->rank,
                           shape->size, &err) != LM_OK ||
       lm_optimizer_new(&opt, lm_model_params(m), lm_model_weights(m), shape->compute, &counting, &shape->optimizer,
                        &err) != LM_OK)
@@ -95,5 +95,11 @@ int main(int argc, char **argv)
       shape.sync.device = i / 2;
       check(&comm, &shape);
     }
+  shape.sharding = LM_SHARD_OPTIMIZER;
+  shape.sync.reproducible = true;
+  shape.sync.micro = 1;
+  lm_rank_memory memory;
+  if (lm_rank_memory_of(&memory, &shape, &err) != LM_OK) return 1;
+  tap_ok(lm_rank_memory_sum(&memory) == really_asked_for(&comm, &shape), "a tree on devices: as the allocator counts");
   return tap_end();
 }

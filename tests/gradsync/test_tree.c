@@ -39,7 +39,7 @@ static bool same(uint64_t a, uint64_t b, uint64_t batch)
     value[i] = node(nodes[i].first, nodes[i].level, batch);
     sums[i] = &value[i];
   }
-  return *lm_partials_sum(nodes, sums, n, 1) == root(batch);
+  return *lm_partials_sum(&lm_kernels_ref, nodes, sums, n, 1) == root(batch);
 }
 
 static bool all_slices(uint64_t batch)

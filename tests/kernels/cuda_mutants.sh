@@ -32,7 +32,8 @@ run_tests() { # FILE, in the module in $work; what the shell says of a test that
     export MPILM_CUDA_MODULE="$work/mpilm_cuda.so" MPILM_TEST_BACKEND=cuda LD_LIBRARY_PATH="$emulator"
     export CUDAEMU_RACE=1 CUDAEMU_INIT=1 OMPI_MCA_ess_singleton_isolated=1
     timeout 300 "$build/tests/kernels/test_compare" >"$work/out" 2>"$work/err" </dev/null &&
-      CUDAEMU_CUBLAS=0 MPILM_TEST_ONLY=linear timeout 300 "$build/tests/kernels/test_compare" >>"$work/out" 2>>"$work/err" </dev/null
+      CUDAEMU_CUBLAS=0 MPILM_TEST_ONLY=linear timeout 300 "$build/tests/kernels/test_compare" >>"$work/out" 2>>"$work/err" </dev/null &&
+      CUDAEMU_LAZY=1 MPILM_TEST_ONLY=copies timeout 300 "$build/tests/kernels/test_compare" >>"$work/out" 2>>"$work/err" </dev/null
   ) 2>/dev/null
 }
 
@@ -114,5 +115,8 @@ mutant "all tensors: packs that are not aligned" optimizer.cu 's/bool wide = [^;
 mutant "all tensors: the gradient of another" optimizer.cu 's/all_g \+ s\.g_at/all_g/'
 mutant "all tensors: squares of the piece before" sums.cu 's/begin = first != NULL \? first\[blockIdx\.x\]/begin = first != NULL ? first[0]/'
 mutant "all tensors: squares beyond the end" sums.cu 's/wide && i \+ W <= n/wide/'
+mutant "copies: the operations behind do not wait" copies.cu 's/lm_cuda_check\(cudaStreamWaitEvent\(lm_cuda.compute[^;]*;//'
+mutant "copies: not behind the operations before" copies.cu 's/lm_cuda_check\(cudaStreamWaitEvent\(copies.stream[^;]*;//'
+mutant "copies: nobody waits for them" copies.cu 's/lm_cuda_check\(cudaEventSynchronize[^;]*;//'
 echo "$caught passed, $missed failed"
 [ "$missed" -eq 0 ]

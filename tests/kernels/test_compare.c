@@ -221,6 +221,10 @@ static void run_scale(const lm_kernels *k, const call *c, void *const *p)
 {
   k->scale(p[0], 0.37f, c->s.n);
 }
+static void run_add(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->add(p[0], p[1], c->s.n);
+}
 static void run_sum_squares(const lm_kernels *k, const call *c, void *const *p)
 {
   float result = (float)backend_sum(k, k->sum_squares, p[1], c->s.n);
@@ -261,6 +265,9 @@ static void pointwise(size_t n)
   }
   c.t = LM_F32, c.count = 0, c.name = "scale", c.run = run_scale, c.tolerance = 0;
   add(&c, "x", INOUT, LM_F32, n, -3, 3);
+  compare(backend, &c);
+  c.name = "add", c.run = run_add;
+  add(&c, "y", IN, LM_F32, n, -3, 3);
   compare(backend, &c);
 }
 
@@ -804,6 +811,42 @@ static void cross_entropy(lm_dtype t, size_t rows, int V, int Vp, lm_objective o
   compare(backend, &c);
 }
 
+/* Copies hold what was there when they were begun: they come after the operations before them, and the operations that
+ * follow await() after them. Both are queued alone, where a device (or CUDAEMU_LAZY) may take its time. */
+static void test_copies(const lm_kernels *k)
+{
+  enum { N = 5000 };
+  float *x, *copied, *host = calloc(N, sizeof *host);
+  lm_error err;
+  const char *only = getenv("MPILM_TEST_ONLY");
+  bool good = true;
+  if (only != NULL && strncmp("copies", only, strlen(only)) != 0) {
+    free(host);
+    return;
+  }
+  LM_ASSERT(host != NULL && k->alloc((void **)&x, N * sizeof *x, "x", &err) == LM_OK);
+  LM_ASSERT(k->copies->alloc((void **)&copied, N * sizeof *x, "a copy", &err) == LM_OK);
+  for (int i = 0; i < N; i++) host[i] = (float)i;
+  for (int round = 0; round < 2; round++) {
+    k->to_device(x, host, N * sizeof *x);
+    k->to_host(NULL, NULL, 0);
+    k->scale(x, 2, N);
+    k->copies->begin();
+    k->copies->copy(copied, x, N / 2 * sizeof *x);
+    k->copies->copy(copied + N / 2, x + N / 2, (N - N / 2) * sizeof *x);
+    k->copies->end();
+    k->copies->await();
+    k->scale(x, 3, N);
+    if (round == 1) k->to_host(NULL, NULL, 0); /* so that the operations are done first, if they may be */
+    k->copies->wait();
+    for (int i = 0; i < N; i++) good = good && copied[i] == 2 * host[i];
+  }
+  tap_ok(good, "%s %s copies: what was there between the operations before and those behind", k->name, k->isa);
+  k->copies->release(copied);
+  k->release(x);
+  free(host);
+}
+
 static void test_operations_of(lm_dtype t)
 {
   embedding(t, 1, 1, 1, true);
@@ -899,6 +942,7 @@ int main(int argc, char **argv)
     done = done || only_cuda();
     if (backend == NULL) continue;
     test_backend();
+    if (backend->copies != NULL) test_copies(backend);
     tested++;
   }
   tap_ok(tested > 0, "there is a backend");
