@@ -127,9 +127,9 @@ tap_is $? 75 "stopped on the CPU after step 8"
 CUDAEMU_RACE=0 on_gpu 2 to-gpu config.yaml --parallel.zero=1
 works "2 GPUs go on"
 close_to loss $whole to-gpu 1e-5 "the losses of the uninterrupted run"
-on_gpu 1 stopped config.yaml --precision=bf16 --run.stop_after=8
+MPILM_CUDA_MMA_SYNC='' on_gpu 1 stopped config.yaml --precision=bf16 --run.stop_after=8 # as the run of the beginning
 tap_is $? 75 "in bf16, stopped on a GPU after step 8"
-on_gpu 1 stopped config.yaml --precision=bf16
+MPILM_CUDA_MMA_SYNC='' on_gpu 1 stopped config.yaml --precision=bf16
 works "and gone on there"
 same gpu-config-bf16 stopped "the bits of the uninterrupted run"
 
