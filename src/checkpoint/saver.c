@@ -142,6 +142,7 @@ static void take_snapshot(lm_saver *s, const lm_state_slice *slices, size_t n)
   for (size_t i = 0; i < n; i++) {
     lm_state_slice *slice = &s->slices[i];
     size_t bytes = slice->count * lm_dtype_size(slice->dtype);
+    LM_ASSERT(!slice->on_device || copies != NULL);
     if (bytes > 0 && slice->on_device) copies->copy(at, slice->data, bytes);
     slice->data = at;
     slice->on_device = false;

@@ -42,9 +42,9 @@ static lm_gradsync_plan plan(const lm_param_table *t, int rank, int size, const 
     p.partials += brings;
     if (brings > p.widest) p.widest = brings;
   }
-  LM_ASSERT(p.partials > 0);
   bool tree = cfg->reproducible && cfg->device; /* whose ranks all get all, and as many from each */
   int shares = tree ? p.widest * size : p.partials;
+  LM_ASSERT(shares > 0);
   if (size > 1 && (tree || !cfg->device)) p.received = shares;
   if (cfg->reproducible) p.stack = most_held(cfg->first[rank], cfg->first[rank + 1]);
   size_t part = tree ? t->elements : largest_part(t, size);

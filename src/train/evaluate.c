@@ -49,7 +49,8 @@ static lm_status evaluate_all(struct work *w, const lm_comm *comm, uint64_t wind
     lm_allreduce_max_f64(comm, most_of, 2);
     if (most_of[0] > 0) return s;
     done += each;
-    double more = a_round / (most_of[1] + 1e-6) * (double)(each / (uint64_t)w->micro);
+    uint64_t batches = each / (uint64_t)w->micro;
+    double more = a_round / (most_of[1] + 1e-6) * (double)batches;
     each = (uint64_t)w->micro * (uint64_t)(more < 1 ? 1 : more > 1e6 ? 1e6 : more);
   }
   return s;
