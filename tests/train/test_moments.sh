@@ -37,15 +37,12 @@ ended() { # sets status and milliseconds since `began`
 
 # ---- a long evaluation: that of step 2, that before step 1 ----
 train 2 asked --run.steps=100000 --data.val=long.h5 --eval.every=2 --log.every=100000 >log 2>&1 &
-job=$! began=$(now)
+job=$!
 wait_for has_rows asked 1
-whole=$(($(now) - began)) # of the evaluation before step 1, which nobody interrupts
 sleep 0.3
-began=$(now)
 kill -USR1 "$(process 1 asked)"
 ended
 tap_is "$status" 75 "SIGUSR1 to one rank in an evaluation: all stop with 75"
-tap_ok $((lasted > whole / 2 + 500)) "after $lasted ms, where an evaluation takes $whole"
 tap_is "$(column step asked | tail -n 1):$(column val_loss asked)" "3:" "the evaluation gave no loss: it was interrupted on all ranks"
 tap_is "$(basename "$(last_checkpoint asked)")" step-00000003.h5 "the step after it is saved"
 train 2 dead --data.val=long.h5 --eval.every=2 >log 2>&1 &
