@@ -113,17 +113,6 @@ static size_t find_slab(const lm_state_layout *layout, size_t tensor, size_t at)
   return low;
 }
 
-static lm_status read_slice(const struct reader *r, size_t tensor, const lm_state_slice *s, lm_error *err)
-{
-  if (s->count == 0) return LM_OK;
-  const lm_state_layout *l = r->layout;
-  for (size_t k = find_slab(l, tensor, s->begin); k < l->n_slabs; k++) {
-    if (l->slabs[k].tensor != tensor || l->slabs[k].begin >= s->begin + s->count) break;
-    LM_TRY(read_common(r, &l->slabs[k], s, err));
-  }
-  return LM_OK;
-}
-
 /* ---- what is asked for, and what there is ---- */
 
 static int by_name(const void *a, const void *b)
@@ -195,15 +184,79 @@ static lm_status match(const char *path, const lm_state_layout *layout, const lm
   return s;
 }
 
+/* A slab that a slice has something of. */
+struct piece {
+  const lm_state_slab *slab;
+  const lm_state_slice *slice;
+};
+
+/* Of all slices, in their order. @param[out] out  NULL: they are counted only @return how many */
+static size_t list_pieces(const lm_state_layout *l, const lm_state_slice *slices, size_t n, const size_t *tensors,
+                          struct piece *out)
+{
+  size_t count = 0;
+  for (size_t i = 0; i < n; i++) {
+    const lm_state_slice *s = &slices[i];
+    if (tensors[i] == NO_TENSOR || s->count == 0) continue;
+    for (size_t k = find_slab(l, tensors[i], s->begin); k < l->n_slabs; k++) {
+      if (l->slabs[k].tensor != tensors[i] || l->slabs[k].begin >= s->begin + s->count) break;
+      if (out != NULL) out[count] = (struct piece){&l->slabs[k], s};
+      count++;
+    }
+  }
+  return count;
+}
+
+/* By one thread of several: the pieces that no other has taken. *first_bad is the lowest that failed until now; what
+ * comes after it need not be read. */
+static void read_pieces(const char *path, const lm_state_layout *layout, const struct piece *pieces, size_t n,
+                        size_t *next, size_t *first_bad, lm_error *why)
+{
+  struct reader r;
+  lm_error mine;
+  lm_status s = reader_open(&r, path, layout, &mine);
+  for (size_t i = 0;;) {
+    size_t bad;
+#pragma omp atomic capture
+    i = (*next)++;
+#pragma omp atomic read
+    bad = *first_bad;
+    if (i >= n || i > bad) break;
+    if (s == LM_OK) s = read_common(&r, pieces[i].slab, pieces[i].slice, &mine);
+    if (s == LM_OK) continue;
+#pragma omp critical(lm_state_read)
+    if (i < *first_bad) {
+#pragma omp atomic write
+      *first_bad = i;
+      *why = mine;
+    }
+    break;
+  }
+  reader_close(&r);
+}
+
+static bool to_devices(const lm_state_slice *slices, size_t n)
+{
+  for (size_t i = 0; i < n; i++)
+    if (slices[i].put != NULL) return true;
+  return false;
+}
+
+/* All threads of the rank read, convert and hash: one alone does not keep a disk busy. */
 static lm_status read_all(const char *path, const lm_state_layout *layout, const lm_state_slice *slices, size_t n,
                           const size_t *tensors, lm_error *err)
 {
-  struct reader r;
-  lm_status s = reader_open(&r, path, layout, err);
-  for (size_t i = 0; s == LM_OK && i < n; i++)
-    if (tensors[i] != NO_TENSOR) s = read_slice(&r, tensors[i], &slices[i], err);
-  reader_close(&r);
-  return s;
+  struct piece *pieces;
+  size_t count = list_pieces(layout, slices, n, tensors, NULL), next = 0, first_bad = SIZE_MAX;
+  lm_error why;
+  LM_TRY(lm_alloc(&pieces, count, sizeof *pieces, "the list of slabs", err));
+  list_pieces(layout, slices, n, tensors, pieces);
+#pragma omp parallel if (!to_devices(slices, n))
+  read_pieces(path, layout, pieces, count, &next, &first_bad, &why);
+  free(pieces);
+  if (first_bad == SIZE_MAX) return LM_OK;
+  if (err != NULL) *err = why;
+  return why.status;
 }
 
 /* Rank 0 alone opens the file with HDF5; the others get what it found. */

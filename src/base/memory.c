@@ -20,6 +20,15 @@ void *lm_reserve(size_t bytes)
   return p;
 }
 
+/* Touching memory for the first time is slow, and all threads may share it; on a machine with several sockets it then
+ * lies near who uses it. */
+static void zero(char *p, size_t bytes)
+{
+  enum { PIECE = 8 << 20 };
+#pragma omp parallel for schedule(static) if (bytes > 8 * (size_t)PIECE)
+  for (size_t at = 0; at < bytes; at += PIECE) memset(p + at, 0, bytes - at < PIECE ? bytes - at : PIECE);
+}
+
 lm_status lm_alloc(void *out, size_t count, size_t size, const char *what, lm_error *err)
 {
   void *p = NULL;
@@ -27,7 +36,7 @@ lm_status lm_alloc(void *out, size_t count, size_t size, const char *what, lm_er
   *(void **)out = NULL;
   if (__builtin_mul_overflow(count, size, &bytes) || (p = lm_reserve(bytes)) == NULL)
     return lm_fail(err, LM_ENOMEM, "no memory for %s (%zu x %zu bytes)", what, count, size);
-  memset(p, 0, bytes);
+  zero(p, bytes);
   *(void **)out = p;
   return LM_OK;
 }
