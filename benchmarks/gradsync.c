@@ -36,12 +36,13 @@ static void collective(const lm_comm *comm, int way, float *g, size_t elements)
 
 static double once(const lm_comm *comm, int way, lm_model *m, lm_gradsync *sync, const int32_t *tokens, int B, int T)
 {
-  const lm_train_args args = {.loss_scale = 1, .ready = lm_gradsync_ready, .context = sync};
+  lm_train_args args = {.loss_scale = 1, .ready = lm_gradsync_ready, .context = sync};
   lm_gradsync_begin(sync);
   lm_barrier(comm);
   double begin = lm_clock();
   if (way <= AFTERWARDS) {
     lm_gradsync_begin_micro(sync);
+    args.fresh = lm_gradsync_fresh(sync);
     lm_model_train(m, tokens, tokens + 1, B, T, &args);
     lm_gradsync_end_micro(sync);
   }

@@ -64,10 +64,11 @@ static lm_status make(way *w, const lm_comm *comm, const lm_config *cfg, const l
 
 static void step(way *w, const int32_t *tokens, uint64_t count, int T)
 {
-  const lm_train_args args = {.loss_scale = 1, .ready = lm_gradsync_ready, .context = w->sync};
+  lm_train_args args = {.loss_scale = 1, .ready = lm_gradsync_ready, .context = w->sync};
   lm_gradsync_begin(w->sync);
   for (uint64_t done = 0; done < count; done += (uint64_t)w->micro) {
     lm_gradsync_begin_micro(w->sync);
+    args.fresh = lm_gradsync_fresh(w->sync);
     lm_model_train(w->model, tokens, tokens + 1, w->micro, T, &args);
     lm_gradsync_end_micro(w->sync);
   }

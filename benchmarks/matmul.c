@@ -33,7 +33,7 @@ static void input_gradient(const problem *p)
 
 static void weight_gradient(const problem *p)
 {
-  cpu->linear_bwd_weight(p->t, p->dw, p->dbias, p->y, p->x, (size_t)p->M, p->N, p->K);
+  cpu->linear_bwd_weight(p->t, true, p->dw, p->dbias, p->y, p->x, (size_t)p->M, p->N, p->K);
 }
 
 /* The forward product as oneDNN divides it over its threads itself: what our tiles are measured against. */

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "benchmarks/timed.h"
+#include "gradsync/gradsync.h"
 #include "optim/optimizer.h"
 #include "train/run_config.h"
 
@@ -49,10 +50,11 @@ static void one_step(const lm_kernels *k, lm_model *m, lm_optimizer *opt, const 
                      int64_t step)
 {
   size_t n = lm_model_params(m)->elements;
+  const lm_train_args args = {.loss_scale = 1, .fresh = true};
   lm_timed_reset();
   double began = lm_timed_clock();
-  k->zero(lm_model_gradients(m), n * sizeof(float));
-  lm_loss loss = lm_model_train(m, tokens, tokens + 1, r->B, r->T, NULL);
+  lm_gradients_begin(k, lm_model_params(m), lm_model_gradients(m));
+  lm_loss loss = lm_model_train(m, tokens, tokens + 1, r->B, r->T, &args);
   k->sum_squares(r->squares, lm_model_gradients(m), n);
   lm_optimizer_step(opt, lm_model_gradients(m), 1e-4f, (float)(1 / (double)loss.count), step);
   if (k->on_device) k->to_host(NULL, NULL, 0);

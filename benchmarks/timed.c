@@ -110,8 +110,9 @@ TIMED(linear_fwd, (lm_dtype t, void *y, const void *x, const void *w, const void
       (t, y, x, w, bias, M, N, K), 2.0 * (double)M * N * K, S *((double)M *(N + K) + (double)N * K))
 TIMED(linear_bwd_input, (lm_dtype t, void *dx, const void *dy, const void *w, size_t M, int N, int K),
       (t, dx, dy, w, M, N, K), 2.0 * (double)M * N * K, S *((double)M *(N + K) + (double)N * K))
-TIMED(linear_bwd_weight, (lm_dtype t, float *dw, float *dbias, const void *dy, const void *x, size_t M, int N, int K),
-      (t, dw, dbias, dy, x, M, N, K), 2.0 * (double)M * N * K, S *(double)M *(N + K) + 8.0 * N * K)
+TIMED(linear_bwd_weight,
+      (lm_dtype t, bool add, float *dw, float *dbias, const void *dy, const void *x, size_t M, int N, int K),
+      (t, add, dw, dbias, dy, x, M, N, K), 2.0 * (double)M * N * K, S *(double)M *(N + K) + (add ? 8.0 : 4.0) * N * K)
 TIMED(gelu_fwd, (lm_dtype t, void *y, const void *x, size_t n), (t, y, x, n), 0, S *(double)n * 2)
 TIMED(gelu_bwd, (lm_dtype t, void *dx, const void *dy, const void *x, size_t n), (t, dx, dy, x, n), 0, S *(double)n * 3)
 TIMED(swiglu_fwd, (lm_dtype t, void *y, const void *x, size_t n, int F), (t, y, x, n, F), 0, S *(double)n *F * 3)

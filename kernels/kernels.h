@@ -197,8 +197,10 @@ typedef struct lm_kernels {
   void (*linear_fwd)(lm_dtype t, void *y, const void *x, const void *w, const void *bias, size_t M, int N, int K);
   /** dx = dy w.  dx [M,K]; dy [M,N]. */
   void (*linear_bwd_input)(lm_dtype t, void *dx, const void *dy, const void *w, size_t M, int N, int K);
-  /** dw += dy^T x; dbias += sum_M dy.  dw [N,K] f32; dbias [N] f32 or NULL. */
-  void (*linear_bwd_weight)(lm_dtype t, float *dw, float *dbias, const void *dy, const void *x, size_t M, int N, int K);
+  /** dw = dy^T x; dbias = sum_M dy; with `add` both are added to what is there.  dw [N,K] f32; dbias [N] f32 or NULL.
+   */
+  void (*linear_bwd_weight)(lm_dtype t, bool add, float *dw, float *dbias, const void *dy, const void *x, size_t M,
+                            int N, int K);
 
   /** y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), n elements.  Hendrycks & Gimpel, arXiv:1606.08415. */
   void (*gelu_fwd)(lm_dtype t, void *y, const void *x, size_t n);

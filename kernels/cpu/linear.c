@@ -225,13 +225,15 @@ void lm_linear_bwd_input_cpu(lm_dtype t, void *dx, const void *dy, const void *w
                      .c = dx});
 }
 
-void lm_linear_bwd_weight_cpu(lm_dtype t, float *dw, float *dbias, const void *dy, const void *x, size_t M, int N,
-                              int K)
+void lm_linear_bwd_weight_cpu(lm_dtype t, bool add, float *dw, float *dbias, const void *dy, const void *x, size_t M,
+                              int N, int K)
 {
+  if (!add && dbias != NULL) memset(dbias, 0, (size_t)N * sizeof *dbias);
+  if (!add && M == 0) memset(dw, 0, (size_t)N * (size_t)K * sizeof *dw);
   if (M == 0) return;
   compute(&(product){.shape = {.type = t,
                                .to = LM_F32,
-                               .add = true,
+                               .add = add,
                                .m = N,
                                .n = K,
                                .k = (int64_t)M,

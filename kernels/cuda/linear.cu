@@ -310,11 +310,13 @@ void lm_linear_bwd_input_cuda(lm_dtype t, void *dx, const void *dy, const void *
   });
 }
 
-void lm_linear_bwd_weight_cuda(lm_dtype t, float *dw, float *dbias, const void *dy, const void *x, size_t M, int N,
-                               int K)
+void lm_linear_bwd_weight_cuda(lm_dtype t, bool add, float *dw, float *dbias, const void *dy, const void *x, size_t M,
+                               int N, int K)
 {
   const char *what = "linear_bwd_weight";
   const shape s = {WEIGHT, t, false, M, N, K};
+  if (!add) lm_zero_cuda(dw, static_cast<size_t>(N) * static_cast<size_t>(K) * sizeof *dw);
+  if (!add && dbias != NULL) lm_zero_cuda(dbias, static_cast<size_t>(N) * sizeof *dbias);
   if (M == 0) return;
   if (dbias != NULL) lm_cuda_add_columns(what, t, dbias, dy, M, N);
   if (by_library(&s, what, dw, x, dy, NULL)) return;

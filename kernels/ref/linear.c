@@ -24,19 +24,19 @@ void lm_linear_bwd_input_ref(lm_dtype t, void *dx, const void *dy, const void *w
     }
 }
 
-void lm_linear_bwd_weight_ref(lm_dtype t, float *dw, float *dbias, const void *dy, const void *x, size_t M, int N,
-                              int K)
+void lm_linear_bwd_weight_ref(lm_dtype t, bool add, float *dw, float *dbias, const void *dy, const void *x, size_t M,
+                              int N, int K)
 {
   size_t N_ = (size_t)N, K_ = (size_t)K;
   for (size_t n = 0; n < N_; n++)
     for (size_t k = 0; k < K_; k++) {
       double sum = 0;
       for (size_t m = 0; m < M; m++) sum += lm_ref_load(t, dy, m * N_ + n) * lm_ref_load(t, x, m * K_ + k);
-      dw[n * K_ + k] = (float)(dw[n * K_ + k] + sum);
+      dw[n * K_ + k] = (float)((add ? dw[n * K_ + k] : 0) + sum);
     }
   for (size_t n = 0; dbias != NULL && n < N_; n++) {
     double sum = 0;
     for (size_t m = 0; m < M; m++) sum += lm_ref_load(t, dy, m * N_ + n);
-    dbias[n] = (float)(dbias[n] + sum);
+    dbias[n] = (float)((add ? dbias[n] : 0) + sum);
   }
 }

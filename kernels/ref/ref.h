@@ -39,8 +39,8 @@ void lm_layernorm_bwd_ref(lm_dtype t, void *dx, float *dgain, float *dbias, cons
 
 void lm_linear_fwd_ref(lm_dtype t, void *y, const void *x, const void *w, const void *bias, size_t M, int N, int K);
 void lm_linear_bwd_input_ref(lm_dtype t, void *dx, const void *dy, const void *w, size_t M, int N, int K);
-void lm_linear_bwd_weight_ref(lm_dtype t, float *dw, float *dbias, const void *dy, const void *x, size_t M, int N,
-                              int K);
+void lm_linear_bwd_weight_ref(lm_dtype t, bool add, float *dw, float *dbias, const void *dy, const void *x, size_t M,
+                              int N, int K);
 
 void lm_gelu_fwd_ref(lm_dtype t, void *y, const void *x, size_t n);
 void lm_gelu_bwd_ref(lm_dtype t, void *dx, const void *dy, const void *x, size_t n);

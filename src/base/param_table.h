@@ -22,6 +22,7 @@ typedef struct lm_param {
   size_t offset, count, reserved;
   lm_init init;
   bool decayed; /* weight decay applies: matrices, and nothing else */
+  bool stored;  /* its gradient is that of a product, which can be stored as well as added: it need not be 0 before */
 
   size_t group;                /* its index in the table's groups */
   size_t own_begin, own_count; /* its elements that this rank updates: [own_begin, own_begin + own_count) of count */

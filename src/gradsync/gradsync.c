@@ -313,6 +313,26 @@ void lm_gradsync_set_batch(lm_gradsync *s, const uint64_t *first)
   memcpy(s->first, first, ((size_t)s->comm->size + 1) * sizeof *first);
 }
 
+void lm_gradients_begin(const lm_kernels *k, const lm_param_table *table, float *gradients)
+{
+  for (size_t i = 0; i < table->n; i++) {
+    const lm_param *p = &table->params[i];
+    if (!p->stored) k->zero(gradients + p->offset, p->reserved * sizeof *gradients);
+  }
+}
+
+/* Does this rank have sequences whose gradients come to lie in the block one after another? A sequence that is alone in
+ * its sum, and a window that is used again, begin with 0 all over. */
+static bool stores(const lm_gradsync *s)
+{
+  return !windowed(s) && !s->cfg.reproducible && s->first[s->comm->rank + 1] > s->first[s->comm->rank];
+}
+
+bool lm_gradsync_fresh(const lm_gradsync *s)
+{
+  return stores(s) && s->micros_done == 0;
+}
+
 void lm_gradsync_begin(lm_gradsync *s)
 {
   begin_round(s, 0);
@@ -320,6 +340,8 @@ void lm_gradsync_begin(lm_gradsync *s)
   s->micros_done = 0;
   if (windowed(s))
     s->k->zero(s->own, s->table->own_elements * sizeof(float));
+  else if (stores(s))
+    lm_gradients_begin(s->k, s->table, s->gradients);
   else
     s->k->zero(s->gradients, s->table->elements * sizeof(float));
 }

@@ -28,6 +28,10 @@ typedef struct lm_gradsync_config {
 
 typedef struct lm_gradsync lm_gradsync; /* opaque */
 
+/** Set the gradients to 0 that the first micro-batch of a step adds to: of all rows but those that are .stored. Local.
+ *  @param gradients  [elements] of the flat space */
+void lm_gradients_begin(const lm_kernels *k, const lm_param_table *table, float *gradients);
+
 /** Make one. Collective.
  *  @param table      kept: as lm_param_table_shard() left it for this rank
  *  @param device     kept: how devices exchange, with a mark for each group; NULL where cfg->device is false
@@ -49,9 +53,13 @@ size_t lm_gradsync_bytes(const lm_param_table *table, int rank, int size, const 
  * between steps. Not where reproducible, whose tree is that of one batch. */
 void lm_gradsync_set_batch(lm_gradsync *s, const uint64_t *first);
 
-/** Gradients are 0. Local. */
+/** Gradients are 0, as far as the first micro-batch adds to them. Local. */
 void lm_gradsync_begin(lm_gradsync *s);
 void lm_gradsync_begin_micro(lm_gradsync *s);
+
+/** lm_train_args.fresh of the micro-batch that was begun: it must write over the gradients of the rows that are
+ * .stored, which were not set to 0. Local. */
+bool lm_gradsync_fresh(const lm_gradsync *s);
 
 /** lm_train_args.ready of a micro-batch; the context is the lm_gradsync. */
 void lm_gradsync_ready(void *s, size_t from);

@@ -11,7 +11,8 @@ void lm_model_head(lm_model *m, size_t rows, float scale)
     void *z = m->work.logits;
     lm_linear_fwd(m, &m->head, z, x, n);
     m->k->cross_entropy(m->t, m->work.loss + r, z, m->work.targets + r, &m->objective, n, m->V, m->Vp, scale);
-    if (scale != 0) lm_linear_bwd(m, &m->head, lm_model_at(m, m->work.narrow, r * C), z, x, n);
+    bool add = r > 0 || lm_model_adds(m);
+    if (scale != 0) lm_linear_bwd(m, &m->head, add, lm_model_at(m, m->work.narrow, r * C), z, x, n);
   }
 }
 

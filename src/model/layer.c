@@ -7,10 +7,10 @@ void lm_linear_fwd(lm_model *m, const lm_linear *l, void *y, const void *x, size
   m->k->linear_fwd(m->t, y, x, lm_model_weight(m, l->weight), lm_model_weight(m, l->bias), rows, l->out, l->in);
 }
 
-void lm_linear_bwd(lm_model *m, const lm_linear *l, void *dx, const void *dy, const void *x, size_t rows)
+void lm_linear_bwd(lm_model *m, const lm_linear *l, bool add, void *dx, const void *dy, const void *x, size_t rows)
 {
   float *dw = lm_model_gradient(m, l->weight), *dbias = lm_model_gradient(m, l->bias);
-  m->k->linear_bwd_weight(m->t, dw, dbias, dy, x, rows, l->out, l->in);
+  m->k->linear_bwd_weight(m->t, add, dw, dbias, dy, x, rows, l->out, l->in);
   m->k->linear_bwd_input(m->t, dx, dy, lm_model_weight(m, l->weight), rows, l->out, l->in);
 }
 
@@ -151,14 +151,14 @@ static void attention_bwd(lm_model *m, int layer, void *dx, int B, int T)
   const lm_attention a = attention_of(m, &dropout, B, T);
   size_t rows = (size_t)B * (size_t)T;
   void *dmixed = dx, *dqkv = m->work.wide;
-  lm_linear_bwd(m, &l->out, dmixed, branch_gradient(m, layer, OF_MIXED, B, T), l->mixed, rows);
+  lm_linear_bwd(m, &l->out, lm_model_adds(m), dmixed, branch_gradient(m, layer, OF_MIXED, B, T), l->mixed, rows);
   m->k->attention_bwd(m->t, dqkv, dmixed, l->mixed, l->lse, l->heads, &a);
   if (m->work.angles != NULL) m->k->rope(m->t, dqkv, m->work.angles, 0, true, B, T, m->H, m->H_kv, m->D);
   if (m->cfg.qk_norm)
     m->k->qk_norm_bwd(m->t, dqkv, lm_model_gradient(m, l->q_norm), lm_model_gradient(m, l->k_norm), l->qkv_out,
                       l->heads_rstd, lm_model_weight(m, l->q_norm), lm_model_weight(m, l->k_norm), rows, m->H, m->H_kv,
                       m->D);
-  lm_linear_bwd(m, &l->qkv, dx, dqkv, l->attention_norm.out, rows);
+  lm_linear_bwd(m, &l->qkv, lm_model_adds(m), dx, dqkv, l->attention_norm.out, rows);
 }
 
 /* ---- MLP ---- */
@@ -188,12 +188,12 @@ static void mlp_bwd(lm_model *m, int layer, void *dx, int B, int T)
   const lm_layer *l = &m->layers[layer];
   size_t rows = (size_t)B * (size_t)T;
   void *dactivated = l->activated, *dup = m->cfg.mlp == LM_MLP_SWIGLU ? m->work.wide : dactivated;
-  lm_linear_bwd(m, &l->down, dactivated, branch_gradient(m, layer, OF_MLP, B, T), l->activated, rows);
+  lm_linear_bwd(m, &l->down, lm_model_adds(m), dactivated, branch_gradient(m, layer, OF_MLP, B, T), l->activated, rows);
   if (m->cfg.mlp == LM_MLP_SWIGLU)
     m->k->swiglu_bwd(m->t, dup, dactivated, l->up_out, rows, m->F);
   else
     m->k->gelu_bwd(m->t, dup, dactivated, l->up_out, rows * (size_t)m->F);
-  lm_linear_bwd(m, &l->up, dx, dup, l->mlp_norm.out, rows);
+  lm_linear_bwd(m, &l->up, lm_model_adds(m), dx, dup, l->mlp_norm.out, rows);
 }
 
 /* ---- all layers ---- */

@@ -127,6 +127,7 @@ typedef struct lm_train_args {
   uint64_t seed;    /* of the run: what dropout takes out follows from it, */
   uint64_t sample;  /* from the first sequence's position in the endless sequence of samples, and from nothing else */
   lm_objective objective;
+  bool fresh; /* the first micro-batch: gradients of parameters that are .stored are written over, not added to */
   /** Called in backward whenever the gradients of elements [from, elements) of the flat space are final for this
    *  micro-batch: `from` is where a group of the parameter table begins, from the last group to the first. What it
    * needs of the gradients it takes; where gradients pass through windows, it makes the next group's window 0. NULL:
@@ -135,7 +136,8 @@ typedef struct lm_train_args {
   void *context;
 } lm_train_args;
 
-/** Forward and backward of one micro-batch; gradients of the *sum* of the losses are added to the gradients. Local.
+/** Forward and backward of one micro-batch; gradients of the *sum* of the losses are added to the gradients (but
+ *  see args->fresh). Local.
  *  On a device the work is under way when _begin returns, and _end waits for it.
  *  @param tokens, targets  [B,T] on the host; a target of -1 is ignored; 1 <= B <= max_B, 1 <= T <= n_ctx
  *  @param args  borrowed; NULL: a loss scale of 1, seed and sample 0, no further terms

@@ -54,11 +54,13 @@ static lm_param *add(builder *b, const char *name, int64_t n0, int64_t n1, lm_in
   return p;
 }
 
-/* A matrix with a row for each token; the rows that pad the vocabulary are reserved, not part of its shape. */
-static void add_vocab(builder *b, const char *name)
+/* A matrix with a row for each token; the rows that pad the vocabulary are reserved, not part of its shape. As the head
+ * it is the first in backward. */
+static void add_vocab(builder *b, const char *name, bool head)
 {
   lm_param *p = add(b, name, b->cfg->vocab_size, b->cfg->n_embd, LM_INIT_NORMAL);
   p->reserved = round_up((size_t)lm_model_padded_vocab(b->cfg) * (size_t)b->cfg->n_embd, ALIGN);
+  p->stored = head;
   b->t->elements = p->offset + p->reserved;
 }
 
@@ -75,9 +77,9 @@ static void add_linear(builder *b, const char *name, int64_t out, int64_t in, lm
 {
   char full[64];
   snprintf(full, sizeof full, "%s/weight", name);
-  add(b, full, out, in, init);
+  add(b, full, out, in, init)->stored = true;
   snprintf(full, sizeof full, "%s/bias", name);
-  if (b->cfg->bias) add(b, full, out, 0, LM_INIT_ZERO);
+  if (b->cfg->bias) add(b, full, out, 0, LM_INIT_ZERO)->stored = true;
 }
 
 static void add_layer(builder *b, int64_t layer)
@@ -108,7 +110,7 @@ lm_status lm_param_table_new(lm_param_table *out, const lm_model_config *config,
   LM_TRY(lm_alloc(&out->params, rows, sizeof *out->params, "the parameter table", err));
   LM_TRY(lm_alloc(&out->groups, (size_t)cfg.n_layer + 2, sizeof *out->groups, "the parameter table", err));
   builder b = {.t = out, .cfg = &cfg};
-  add_vocab(&b, "token_embedding/weight");
+  add_vocab(&b, "token_embedding/weight", cfg.tied);
   if (cfg.position == LM_POSITION_LEARNED) add(&b, "position_embedding/weight", cfg.n_ctx, cfg.n_embd, LM_INIT_NORMAL);
   for (int64_t layer = 0; layer < cfg.n_layer; layer++) {
     b.group++;
@@ -116,7 +118,7 @@ lm_status lm_param_table_new(lm_param_table *out, const lm_model_config *config,
   }
   b.group++;
   add_norm(&b, "final_norm");
-  if (!cfg.tied) add_vocab(&b, "head/weight");
+  if (!cfg.tied) add_vocab(&b, "head/weight", true);
   LM_ASSERT(out->n <= rows);
   out->n_groups = b.group + 1;
   lm_param_table_group(out);

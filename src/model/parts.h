@@ -119,8 +119,8 @@ void lm_model_logits(lm_model *m, const void *z, float *logits);
 
 /** y = x w^T + bias.  x [rows,in], y [rows,out]. Local. */
 void lm_linear_fwd(lm_model *m, const lm_linear *l, void *y, const void *x, size_t rows);
-/** dw += dy^T x, dbias += sum dy, dx = dy w. Local. */
-void lm_linear_bwd(lm_model *m, const lm_linear *l, void *dx, const void *dy, const void *x, size_t rows);
+/** dw = dy^T x, dbias = sum dy, dx = dy w; with `add` the first two are added. Local. */
+void lm_linear_bwd(lm_model *m, const lm_linear *l, bool add, void *dx, const void *dy, const void *x, size_t rows);
 
 /** Element i of a tensor of the compute type. */
 static inline void *lm_model_at(const lm_model *m, void *tensor, size_t i)
@@ -139,6 +139,12 @@ static inline float *lm_model_gradient(const lm_model *m, size_t offset)
   const lm_param_group *g = m->table.groups;
   while (offset >= g->begin + g->count) g++;
   return m->gradients + g->window + (offset - g->begin);
+}
+
+/** Do the gradients of this micro-batch join those of others, or is it the first? */
+static inline bool lm_model_adds(const lm_model *m)
+{
+  return m->args == NULL || !m->args->fresh;
 }
 
 /** Backward is through with this group, and with those after it. */

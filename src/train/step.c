@@ -73,6 +73,7 @@ static lm_train_args train_args(lm_trainer *t, uint64_t sample)
       .loss_scale = (float)loss_factor(t),
       .seed = t->at.key,
       .sample = sample,
+      .fresh = lm_gradsync_fresh(t->sync),
       .objective = {.z_loss = (float)t->cfg->train.z_loss, .label_smoothing = (float)t->cfg->train.label_smoothing},
       .ready = gradients_ready,
       .context = t};
@@ -145,8 +146,8 @@ static lm_status accumulate(lm_trainer *t, struct shares *mine, lm_error *err)
     ask_ahead(t, done + (uint64_t)B);
     double fetched = lm_clock();
     lm_trainer_phase(t, t->at.step + 1, "compute");
-    const lm_train_args args = train_args(t, t->at.position + first + done);
     lm_gradsync_begin_micro(t->sync);
+    const lm_train_args args = train_args(t, t->at.position + first + done);
     mine->targets += (double)lm_model_train_begin(t->model, tokens, targets, B, t->T, &args);
     lm_gradsync_end_micro(t->sync);
     mine->data += fetched - begin;

@@ -55,7 +55,7 @@ static answers compute(const lm_kernels *k, const problem *p)
   for (size_t i = 0; i < N; i++) a.dbias[i] = 0.25F;
   k->linear_fwd(p->t, a.y, p->x, p->w, p->bias, p->M, p->N, p->K);
   k->linear_bwd_input(p->t, a.dx, p->dy, p->w, p->M, p->N, p->K);
-  k->linear_bwd_weight(p->t, a.dw, a.dbias, p->dy, p->x, p->M, p->N, p->K);
+  k->linear_bwd_weight(p->t, true, a.dw, a.dbias, p->dy, p->x, p->M, p->N, p->K);
   return a;
 }
 

@@ -75,10 +75,20 @@ static void add_group(world *w, const setup *s, const lm_param_group *g, uint64_
   for (size_t i = 0; i < g->count; i++) w->gradients[g->window + i] += gradient(s, sequence, g->begin + i);
 }
 
+/* What is stored need not be 0, and here it never is. */
+static void write_over(world *w)
+{
+  for (size_t i = 0; i < w->table.n; i++) {
+    const lm_param *p = &w->table.params[i];
+    if (p->stored) memset(w->gradients + p->offset, 0, p->reserved * sizeof(float));
+  }
+}
+
 /* The first group, which holds a tied head, gets its gradient in two halves: before and after the others. */
 static void backward(world *w, const setup *s, uint64_t first, uint64_t n)
 {
   lm_gradsync_begin_micro(w->sync);
+  if (lm_gradsync_fresh(w->sync)) write_over(w);
   for (uint64_t q = first; q < first + n; q += 2) add_group(w, s, &w->table.groups[0], q);
   for (size_t g = w->table.n_groups - 1; g > 0; g--) {
     for (uint64_t q = first; q < first + n; q++) add_group(w, s, &w->table.groups[g], q);

@@ -492,7 +492,11 @@ static void run_linear_bwd_input(const lm_kernels *k, const call *c, void *const
 }
 static void run_linear_bwd_weight(const lm_kernels *k, const call *c, void *const *p)
 {
-  k->linear_bwd_weight(c->t, p[0], p[1], p[2], p[3], c->s.rows, c->s.N, c->s.K);
+  k->linear_bwd_weight(c->t, true, p[0], p[1], p[2], p[3], c->s.rows, c->s.N, c->s.K);
+}
+static void run_linear_store_weight(const lm_kernels *k, const call *c, void *const *p)
+{
+  k->linear_bwd_weight(c->t, false, p[0], p[1], p[2], p[3], c->s.rows, c->s.N, c->s.K);
 }
 
 static void linear(lm_dtype t, size_t M, int N, int K, bool bias)
@@ -509,6 +513,10 @@ static void linear(lm_dtype t, size_t M, int N, int K, bool bias)
   compare(backend, &c);
   c.name = "linear_bwd_weight", c.run = run_linear_bwd_weight, c.count = 0;
   add(&c, "dw", INOUT, LM_F32, N_ * K_, -1, 1), add(&c, "dbias", INOUT, LM_F32, bias ? N_ : 0, -1, 1);
+  add(&c, "dy", IN, t, M * N_, -1, 1), add(&c, "x", IN, t, M * K_, -1, 1);
+  compare(backend, &c);
+  c.name = "linear_bwd_weight, stored", c.run = run_linear_store_weight, c.count = 0;
+  add(&c, "dw", OUT, LM_F32, N_ * K_, 0, 0), add(&c, "dbias", OUT, LM_F32, bias ? N_ : 0, 0, 0);
   add(&c, "dy", IN, t, M * N_, -1, 1), add(&c, "x", IN, t, M * K_, -1, 1);
   compare(backend, &c);
 }

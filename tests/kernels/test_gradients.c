@@ -130,7 +130,7 @@ static void test_linear(void)
   fill(lx, L_M * L_K, 9), fill(lw, L_N * L_K, 10), fill(lbias, L_N, 11), fill(dy, L_M * L_N, 12);
   set(dw, L_N * L_K, 0.25f), set(dbias, L_N, 0.25f), set(dx, L_M * L_K, NAN); /* dx is written, not added to */
   k->linear_bwd_input(LM_F32, dx, dy, lw, L_M, L_N, L_K);
-  k->linear_bwd_weight(LM_F32, dw, dbias, dy, lx, L_M, L_N, L_K);
+  k->linear_bwd_weight(LM_F32, true, dw, dbias, dy, lx, L_M, L_N, L_K);
   check("linear: dx", linear, lx, dx, 0, L_M * L_K);
   check("linear: dw", linear, lw, dw, 0.25f, L_N * L_K);
   check("linear: dbias", linear, lbias, dbias, 0.25f, L_N);

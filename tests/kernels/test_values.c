@@ -250,9 +250,13 @@ static void test_linear(void)
   tap_ok(near_all(y, (double[]){8, 24, 8, 33}, 4, 1e-6), "%s: x w^T + bias", name);
   k->linear_bwd_input(LM_F32, dx, dy, w, 2, 2, 3);
   tap_ok(near_all(dx, (double[]){5, 2, -1, 11, 4, -3}, 6, 1e-6), "%s: dx = dy w", name);
-  k->linear_bwd_weight(LM_F32, dw, dbias, dy, x, 2, 2, 3);
+  k->linear_bwd_weight(LM_F32, true, dw, dbias, dy, x, 2, 2, 3);
   tap_ok(near_all(dw, (double[]){113, 17, 21, 18, 24, 30}, 6, 1e-6), "%s: dw += dy^T x", name);
   tap_ok(near_all(dbias, (double[]){4, 106}, 2, 1e-6), "%s: dbias += sum of dy", name);
+  dw[0] = dbias[0] = NAN;
+  k->linear_bwd_weight(LM_F32, false, dw, dbias, dy, x, 2, 2, 3);
+  tap_ok(near_all(dw, (double[]){13, 17, 21, 18, 24, 30}, 6, 1e-6), "%s: dw = dy^T x, whatever was there", name);
+  tap_ok(near_all(dbias, (double[]){4, 6}, 2, 1e-6), "%s: dbias = sum of dy", name);
 }
 
 static void test_attention(void)

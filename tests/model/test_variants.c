@@ -1,5 +1,6 @@
 /* tests/model/test_variants.c - what a model may be made of, mixed: gradients, dropout, documents, recomputation. */
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "gradsync/gradsync.h"
 #include "optim/optimizer.h"
 #include "tests/model/fixture.h"
 #include "tests/tap.h"
@@ -70,6 +71,35 @@ static float *gradients(const variant *v, const lm_kernels *k, lm_dtype compute,
   float *g = fixture_gradients(m, k);
   lm_model_free(m);
   return g;
+}
+
+/* The same gradients, bit for bit, where those that are stored were not set to 0 before, and twice as much where a
+ * second micro-batch adds to them. */
+static void test_stored(const variant *v, const lm_kernels *k, lm_dtype compute)
+{
+  lm_model *m = loaded(v, k, compute);
+  const lm_param_table *t = lm_model_params(m);
+  lm_train_args args = args_of(v, 1000);
+  float *g = lm_model_gradients(m); /* on the host */
+  double loss;
+  float *want = gradients(v, k, compute, MAX_B, &loss);
+  for (size_t i = 0; i < t->n; i++)
+    for (size_t j = 0; j < t->params[i].count; j++) g[t->params[i].offset + j] = NAN;
+  lm_gradients_begin(k, t, g);
+  args.fresh = true;
+  lm_model_train(m, tokens, targets, MAX_B, T, &args);
+  size_t wrong = 0, wrong_twice = 0, stored = 0;
+  for (size_t i = 0; i < t->elements; i++) wrong += !(g[i] == want[i]); /* 0 and -0 are equal */
+  args.fresh = false;
+  lm_model_train(m, tokens, targets, MAX_B, T, &args);
+  for (size_t i = 0; i < t->elements; i++)
+    wrong_twice += !(fabsf(g[i] - 2 * want[i]) <= 1e-4F * fabsf(want[i]) + 1e-6F);
+  for (size_t i = 0; i < t->n; i++) stored += t->params[i].stored ? t->params[i].count : 0;
+  tap_ok(wrong == 0 && wrong_twice == 0 && 2 * stored > t->parameters,
+         "%s, %s %s: gradients that are stored are those that are added to 0", v->name, k->name,
+         lm_dtype_name(compute));
+  free(want);
+  lm_model_free(m);
 }
 
 static lm_param_table table_of(const variant *v)
@@ -333,6 +363,9 @@ int main(int argc, char **argv)
     test_finite_differences(&variants[i]);
     test_backend(&variants[i], cpu);
     test_threads(&variants[i], cpu);
+    test_stored(&variants[i], &lm_kernels_ref, LM_F32);
+    test_stored(&variants[i], cpu, LM_F32);
+    test_stored(&variants[i], cpu, LM_BF16);
     test_recompute(&variants[i], cpu, LM_F32);
     test_recompute(&variants[i], cpu, LM_BF16);
   }
