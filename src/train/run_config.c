@@ -186,7 +186,7 @@ const lm_option lm_config_options[] = {
      "gradients that a rank receives for one bucket; two buckets are on their way at a time"},
     {"parallel.overlap", LM_OPT_BOOL, AT(parallel.overlap), "true", NULL, NULL,
      "sum gradients over ranks while backward goes on; the same result"},
-    {"parallel.zero", LM_OPT_CHOICE, AT(parallel.zero), "0", "0|1|2", NULL,
+    {"parallel.zero", LM_OPT_CHOICE, AT(parallel.zero), "1", "0|1|2", NULL,
      "what ranks share instead of each having all: 1 the optimizer's state, 2 also the sums of gradients"},
 
     {"checkpoint.every", LM_OPT_INT, AT(checkpoint.every), "1000", "[0, 1e12]", "steps",

@@ -5,6 +5,7 @@
 #include "tests/tap.h"
 
 #include <fcntl.h>
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,6 +93,43 @@ static void strangers(void)
   tap_ok(lm_state_verify("/", &err) == LM_EINVAL, "a folder");
 }
 
+/* Two tensors of one rank, [n0] and [n1], both damaged: what is told is what one thread would meet first, whichever of
+ * several threads is the first to fail. */
+static bool first_is_named(size_t n0, size_t n1)
+{
+  lm_state_slice s[2] = {{.name = "/model/first", .count = n0}, {.name = "/model/second", .count = n1}};
+  bool right = true;
+  for (int i = 0; i < 2; i++) {
+    s[i].dtype = LM_F32;
+    s[i].ndim = 1;
+    s[i].shape[0] = s[i].count;
+    float *x = s[i].data = calloc(s[i].count, sizeof *x);
+    for (size_t k = 0; k < s[i].count; k++) x[k] = (float)(2 * k + (size_t)i + 1);
+  }
+  right = state_write(&self, path, s, 2, &err) == LM_OK && lm_state_read(&self, path, s, 2, &err) == LM_OK &&
+          ((float *)s[0].data)[n0 - 1] == (float)(2 * n0 - 1) && ((float *)s[1].data)[n1 - 1] == (float)(2 * n1);
+  lm_buffer file = {0};
+  right = right && lm_file_read(path, &file, &err) == LM_OK;
+  for (int i = 0; i < 2 && right; i++) {
+    char *at = memmem(file.data, file.size, s[i].data, 16);
+    char flipped = at != NULL ? (char)(at[1] ^ 4) : 0;
+    right = at != NULL && change((size_t)(at - file.data), &flipped, 1);
+  }
+  right = right && lm_state_read(&self, path, s, 2, &err) == LM_EDAMAGED && one_line() && strstr(err.text, s[0].name);
+  lm_buffer_free(&file);
+  for (int i = 0; i < 2; i++) free(s[i].data);
+  return right;
+}
+
+static void by_threads(void)
+{
+  int wrong = 0;
+  omp_set_num_threads(4);
+  for (int round = 0; round < 10; round++) wrong += !first_is_named(1 << 21, 16) + !first_is_named(1 << 20, 1 << 21);
+  omp_set_num_threads(1);
+  tap_ok(wrong == 0, "4 threads read what was written, and name the first of two damaged tensors: %d times not", wrong);
+}
+
 /* One rank needs the damaged slab; all must say so, alike. */
 static void on_all_ranks(void)
 {
@@ -151,6 +189,7 @@ int main(int argc, char **argv)
   every_byte();
   lengths();
   holes();
+  by_threads();
   strangers();
   state_free(all);
   lm_buffer_free(&good);

@@ -16,9 +16,9 @@ for precision in f32 bf16; do
     tap_exit 0 "$precision on $n ranks" -- train $n $precision$n --precision=$precision --batch.micro=$n "${common[@]}"
     same $precision $precision$n "$precision on $n ranks: the bits of one"
   done
-  tap_exit 0 "$precision, optimizer shared by 3" -- train 3 shared$precision --precision=$precision --parallel.zero=1 \
+  tap_exit 0 "$precision, nothing shared by 3" -- train 3 whole$precision --precision=$precision --parallel.zero=0 \
     "${common[@]}"
-  same $precision shared$precision "$precision, optimizer shared by 3: the bits of one"
+  same $precision whole$precision "$precision, nothing shared by 3: the bits of one"
   tap_exit 75 "$precision: 2 ranks to step 2" -- train 2 parts$precision --precision=$precision "${common[@]}" \
     --run.stop_after=2
   tap_exit 75 "3 ranks to step 4" -- train 3 parts$precision --precision=$precision "${common[@]}" --run.stop_after=4

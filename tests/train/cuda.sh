@@ -103,8 +103,8 @@ for precision in f32 bf16; do
   works "3 ranks"
   same tree-$precision tree-$precision-3 "the same bits"
 done
-CUDAEMU_RACE=0 on_gpu 4 tree-4 config.yaml "${tree[@]}" --parallel.zero=1
-works "4 ranks, parallel.zero 1"
+CUDAEMU_RACE=0 on_gpu 4 tree-4 config.yaml "${tree[@]}" --parallel.zero=0
+works "4 ranks, parallel.zero 0"
 same tree-f32 tree-4 "the same bits"
 CUDAEMU_LAZY=1 CUDAEMU_RACE=0 on_gpu 1 tree-lazy config.yaml "${tree[@]}"
 works "streams that do nothing before somebody waits"
@@ -124,7 +124,7 @@ works "the CPU goes on"
 close_to loss $whole to-cpu 1e-5 "the losses of the uninterrupted run"
 on_cpu to-gpu config.yaml --run.stop_after=8
 tap_is $? 75 "stopped on the CPU after step 8"
-CUDAEMU_RACE=0 on_gpu 2 to-gpu config.yaml --parallel.zero=1
+CUDAEMU_RACE=0 on_gpu 2 to-gpu config.yaml
 works "2 GPUs go on"
 close_to loss $whole to-gpu 1e-5 "the losses of the uninterrupted run"
 MPILM_CUDA_MMA_SYNC='' on_gpu 1 stopped config.yaml --precision=bf16 --run.stop_after=8 # as the run of the beginning
