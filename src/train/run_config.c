@@ -40,7 +40,8 @@ const lm_option lm_config_options[] = {
     {"run.threads", LM_OPT_INT, AT(run.threads), "0", "[0, 4096]", "threads",
      "threads of a rank; 0 is OMP_NUM_THREADS where set, else the cores divided by the ranks of the node"},
     {"run.check_replicas", LM_OPT_INT, AT(run.check_replicas), "0", "[0, 1e12]", "steps",
-     "every so many steps the ranks compare a hash of each weight tensor, and a difference ends the run; 0 is never"},
+     "every so many steps the ranks compare a hash of each weight tensor, and a difference ends the run; 0 is never. "
+     "Ranks that share the optimizer (parallel.zero) get all weights from their owners in each step"},
     {"run.hang_timeout", LM_OPT_FLOAT, AT(run.hang_timeout), "600", "[0, 1e6]", "seconds",
      "the longest that one phase of a step may last (data, compute, gradients, checkpoint ...): then the rank that "
      "never "

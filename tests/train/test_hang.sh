@@ -68,7 +68,7 @@ tap_is "$(grep -c '^mpilm: .*cut.h5' <<<"$tap_err")" 1 "once"
 # A bit flips on one rank: nothing else would ever show it.
 tap_alone lm_check_replicas 1 "step 6: replicas differ: final_norm/weight is not the same on rank 2 of 3" \
   "a weight changes on rank 2 after step 4" -- env MPILM_FAULT=flip_weight@step4:rank2 timeout 100 \
-  "${MPIRUN:-mpirun}" -n 3 "$MPILM" train config.yaml --run.folder=flipped --run.check_replicas=3
+  "${MPIRUN:-mpirun}" -n 3 "$MPILM" train config.yaml --run.folder=flipped --run.check_replicas=3 --parallel.zero=0
 tap_exit 0 "without a flip" -- train 3 unflipped --run.check_replicas=3
 
 # A suspended job does not age: all ranks are stopped for longer than the limit, then go on, to the end asked for.
