@@ -141,6 +141,23 @@ TIMED(sgd,
 TIMED(sum, (double *sum, const float *x, size_t n), (sum, x, n), 0, 4.0 * (double)n)
 TIMED(sum_squares, (double *sum, const float *x, size_t n), (sum, x, n), 0, 4.0 * (double)n)
 
+static bool linear_gelu_fwd(lm_dtype t, void *y, void *z, const void *x, const void *w, const void *bias, size_t M,
+                            int N, int K)
+{
+  double began = lm_timed_clock();
+  bool done = inner->linear_gelu_fwd(t, y, z, x, w, bias, M, N, K);
+  if (done) note("linear_gelu_fwd", began, 2.0 * (double)M * N * K, S * ((double)M * (2.0 * N + K) + (double)N * K));
+  return done;
+}
+
+static bool linear_gelu_bwd(lm_dtype t, void *dz, const void *dy, const void *w, const void *z, size_t M, int N, int K)
+{
+  double began = lm_timed_clock();
+  bool done = inner->linear_gelu_bwd(t, dz, dy, w, z, M, N, K);
+  if (done) note("linear_gelu_bwd", began, 2.0 * (double)M * N * K, S * ((double)M * (N + 2.0 * K) + (double)N * K));
+  return done;
+}
+
 static double elements_of(const lm_slices *s)
 {
   double n = 0;
@@ -166,6 +183,7 @@ const lm_kernels *lm_timed_table(const lm_kernels *k)
   SET(linear_fwd), SET(linear_bwd_input), SET(linear_bwd_weight), SET(gelu_fwd), SET(gelu_bwd);
   SET(swiglu_fwd), SET(swiglu_bwd), SET(dropout), SET(attention_fwd), SET(attention_bwd), SET(cross_entropy);
   SET(adamw), SET(sgd), SET(sum), SET(sum_squares);
+  if (k->linear_gelu_fwd != NULL) SET(linear_gelu_fwd), SET(linear_gelu_bwd);
   if (k->on_device) SET(adamw_all), SET(sgd_all), SET(sum_squares_all);
   return &table;
 }

@@ -207,6 +207,14 @@ typedef struct lm_kernels {
   /** dx = dy gelu'(x); dx may be dy. */
   void (*gelu_bwd)(lm_dtype t, void *dx, const void *dy, const void *x, size_t n);
 
+  /** A product and GELU in one pass, where a backend has that for these shapes and this memory; false: it has not, and
+   *  nothing was done. NULL: it never has. GELU sees z, or dy w, before it is rounded to t.
+   *  z = x w^T + bias, y = gelu(z): y, z [M,N], the rest as linear_fwd. */
+  bool (*linear_gelu_fwd)(lm_dtype t, void *y, void *z, const void *x, const void *w, const void *bias, size_t M, int N,
+                          int K);
+  /** dz = (dy w) gelu'(z): dz, z [M,K], the rest as linear_bwd_input. */
+  bool (*linear_gelu_bwd)(lm_dtype t, void *dz, const void *dy, const void *w, const void *z, size_t M, int N, int K);
+
   /** y = silu(gate) up, silu(x) = x / (1 + exp(-x)).  y [rows,F]; x [rows,2F]: F gates, then F ups.
    *  Shazeer, arXiv:2002.05202, eq. 6. */
   void (*swiglu_fwd)(lm_dtype t, void *y, const void *x, size_t rows, int F);
@@ -295,7 +303,8 @@ lm_status lm_cuda_devices(lm_cuda_device *list, int most, int *count, lm_error *
 
 /** The GPU that the CUDA backend of this process starts on, 0 unless told so before lm_kernels_select(). Local.
  *  MPILM_CUDA_TF32=1 in the environment lets f32 products round their factors to 11 bits; MPILM_CUDA_TUNE=1 takes the
- *  fastest algorithm of each product, as timed in this run: another run may take another one and give other bits. */
+ *  fastest algorithm of each product, as timed in this run: another run may take another one and give other bits;
+ *  MPILM_CUDA_PLAIN=1 keeps GELU out of products. */
 void lm_cuda_use_device(int device);
 
 /** The definition of every operation: plain C, double accumulation, one thread. */

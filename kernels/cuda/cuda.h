@@ -86,6 +86,11 @@ void lm_linear_bwd_input_cuda(lm_dtype t, void *dx, const void *dy, const void *
 void lm_linear_bwd_weight_cuda(lm_dtype t, bool add, float *dw, float *dbias, const void *dy, const void *x, size_t M,
                                int N, int K);
 
+bool lm_linear_gelu_fwd_cuda(lm_dtype t, void *y, void *z, const void *x, const void *w, const void *bias, size_t M,
+                             int N, int K);
+bool lm_linear_gelu_bwd_cuda(lm_dtype t, void *dz, const void *dy, const void *w, const void *z, size_t M, int N,
+                             int K);
+
 void lm_gelu_fwd_cuda(lm_dtype t, void *y, const void *x, size_t n);
 void lm_gelu_bwd_cuda(lm_dtype t, void *dx, const void *dy, const void *x, size_t n);
 

@@ -98,10 +98,18 @@ typedef enum op { FORWARD, INPUT, WEIGHT } op;
 typedef struct shape {
   op what;
   lm_dtype t;
-  bool bias;
+  bool bias, gelu; /* gelu: FORWARD also keeps what GELU saw, INPUT multiplies by its derivative there */
   size_t M;
   int N, K;
 } shape;
+
+/* What a product is made of: out = a b, or with add out += a b; gelu_at is what GELU saw, written or read. */
+typedef struct operands {
+  void *out;
+  const void *a, *b, *bias;
+  void *gelu_at;
+  bool add;
+} operands;
 
 typedef struct plan {
   shape of;
@@ -142,6 +150,13 @@ static cublasLtMatrixLayout_t layout(const char *what, cudaDataType t, size_t ro
   return l;
 }
 
+static cublasLtEpilogue_t epilogue_of(const shape *s)
+{
+  if (s->gelu && s->what == INPUT) return CUBLASLT_EPILOGUE_DGELU;
+  if (s->gelu) return s->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+  return s->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 /* y^T [N,M] = w x^T, from w^T [K,N] and x^T [K,M]; dx^T [K,M] = w^T dy^T, dy^T [N,M]; dw^T [K,N] = x^T dy. */
 static void describe(plan *p, const char *what)
 {
@@ -157,39 +172,47 @@ static void describe(plan *p, const char *what)
                                          s->what == FORWARD ? CUBLASLT_MATMUL_DESC_TRANSA : CUBLASLT_MATMUL_DESC_TRANSB,
                                          &transposed, sizeof transposed),
           what);
-  if (s->bias) {
-    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-    check(cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), what);
-  }
+  const cublasLtEpilogue_t epilogue = epilogue_of(s);
+  const int64_t row = s->what == FORWARD ? s->N : s->K; /* of what GELU saw */
+  check(cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), what);
+  if (s->gelu)
+    check(cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &row, sizeof row), what);
   p->a = s->what == WEIGHT ? layout(what, in, K, s->M) : layout(what, in, K, N);
   p->b = s->what == FORWARD ? layout(what, in, K, s->M) : layout(what, in, N, s->M);
   p->out = s->what == FORWARD ? layout(what, out, N, s->M) : layout(what, out, K, s->what == INPUT ? s->M : N);
 }
 
-static cublasStatus_t multiply(const plan *p, const cublasLtMatmulAlgo_t *algorithm, void *out, const void *a,
-                               const void *b, const void *bias)
+/* The pointers of the epilogue. */
+static cublasStatus_t point(const plan *p, const operands *o)
 {
-  const float one = 1, keep = p->of.what == WEIGHT ? 1 : 0;
-  if (p->of.bias) {
-    cublasStatus_t s =
-        cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
-    if (s != CUBLAS_STATUS_SUCCESS) return s;
-  }
-  return cublasLtMatmul(handle, p->product, &one, a, p->a, b, p->b, &keep, out, p->out, out, p->out, algorithm,
-                        workspace, WORKSPACE_BYTES, lm_cuda.compute);
+  cublasStatus_t s = CUBLAS_STATUS_SUCCESS;
+  if (p->of.bias)
+    s = cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &o->bias, sizeof o->bias);
+  if (p->of.gelu && s == CUBLAS_STATUS_SUCCESS)
+    s = cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &o->gelu_at,
+                                       sizeof o->gelu_at);
+  return s;
+}
+
+static cublasStatus_t multiply(const plan *p, const cublasLtMatmulAlgo_t *algorithm, const operands *o)
+{
+  const float one = 1, keep = o->add ? 1 : 0;
+  cublasStatus_t s = point(p, o);
+  if (s != CUBLAS_STATUS_SUCCESS) return s;
+  return cublasLtMatmul(handle, p->product, &one, o->a, p->a, o->b, p->b, &keep, o->out, p->out, o->out, p->out,
+                        algorithm, workspace, WORKSPACE_BYTES, lm_cuda.compute);
 }
 
 /* Milliseconds of three products after one; 0 where it cannot be run. */
-static float time_of(const plan *p, const cublasLtMatmulAlgo_t *algorithm, void *out, const void *a, const void *b,
-                     const void *bias)
+static float time_of(const plan *p, const cublasLtMatmulAlgo_t *algorithm, const operands *o)
 {
   cudaEvent_t begin, end;
   float ms = 0;
   lm_cuda_check(cudaEventCreate(&begin), "timing a product");
   lm_cuda_check(cudaEventCreate(&end), "timing a product");
-  bool runs = multiply(p, algorithm, out, a, b, bias) == CUBLAS_STATUS_SUCCESS;
+  bool runs = multiply(p, algorithm, o) == CUBLAS_STATUS_SUCCESS;
   lm_cuda_check(cudaEventRecord(begin, lm_cuda.compute), "timing a product");
-  for (int i = 0; i < 3; i++) runs = runs && multiply(p, algorithm, out, a, b, bias) == CUBLAS_STATUS_SUCCESS;
+  for (int i = 0; i < 3; i++) runs = runs && multiply(p, algorithm, o) == CUBLAS_STATUS_SUCCESS;
   lm_cuda_check(cudaEventRecord(end, lm_cuda.compute), "timing a product");
   lm_cuda_check(cudaEventSynchronize(end), "timing a product");
   lm_cuda_check(cudaEventElapsedTime(&ms, begin, end), "timing a product");
@@ -201,24 +224,23 @@ static float time_of(const plan *p, const cublasLtMatmulAlgo_t *algorithm, void 
 enum { CANDIDATES = 8 };
 
 /* The fastest of n candidates on these operands, whose product goes into memory of its own: dw must stay. */
-static int fastest(const plan *p, const cublasLtMatmulHeuristicResult_t *list, int n, const void *a, const void *b,
-                   const void *bias)
+static int fastest(const plan *p, const cublasLtMatmulHeuristicResult_t *list, int n, const operands *o)
 {
   const shape *s = &p->of;
   size_t N = static_cast<size_t>(s->N), K = static_cast<size_t>(s->K);
   size_t elements = s->what == FORWARD ? s->M * N : s->what == INPUT ? s->M * K : N * K;
-  void *out = NULL;
+  operands trial = *o;
   int best = 0;
   float least = 0;
-  if (cudaMalloc(&out, elements * sizeof(float)) != cudaSuccess) {
+  if (cudaMalloc(&trial.out, elements * sizeof(float)) != cudaSuccess) {
     cudaGetLastError();
     return 0; /* no room to try: the first guess */
   }
   for (int i = 0; i < n; i++) {
-    float ms = time_of(p, &list[i].algo, out, a, b, bias);
+    float ms = time_of(p, &list[i].algo, &trial);
     if (ms > 0 && (least == 0 || ms < least)) least = ms, best = i;
   }
-  lm_cuda_check(cudaFree(out), "timing a product");
+  lm_cuda_check(cudaFree(trial.out), "timing a product");
   lm_cuda.host->verbose("product %d of %s, %zu x %d x %d: candidate %d of %d, %.3f ms", static_cast<int>(s->what),
                         lm_dtype_name(s->t), s->M, s->N, s->K, best, n, static_cast<double>(least) / 3);
   return best;
@@ -226,7 +248,7 @@ static int fastest(const plan *p, const cublasLtMatmulHeuristicResult_t *list, i
 
 /* cuBLASLt's first guess is the same every time; the fastest is not, and another algorithm adds in another order: so it
  * is looked for only where the host asks. */
-static void choose(plan *p, const char *what, const void *a, const void *b, const void *bias)
+static void choose(plan *p, const char *what, const operands *o)
 {
   cublasLtMatmulPreference_t wish;
   cublasLtMatmulHeuristicResult_t list[CANDIDATES];
@@ -244,37 +266,53 @@ static void choose(plan *p, const char *what, const void *a, const void *b, cons
       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
   for (int i = 0; i < 4; i++)
     check(cublasLtMatmulPreferenceSetAttribute(wish, alignments[i], &sixteen, sizeof sixteen), what);
+  check(point(p, o), what); /* their alignment decides, too */
   cublasStatus_t s = cublasLtMatmulAlgoGetHeuristic(handle, p->product, p->a, p->b, p->out, p->out, wish,
                                                     lm_cuda.host->tune ? CANDIDATES : 1, list, &n);
   p->found = s == CUBLAS_STATUS_SUCCESS && n > 0;
-  if (p->found) p->algorithm = list[n > 1 ? fastest(p, list, n, a, b, bias) : 0].algo;
+  if (p->found) p->algorithm = list[n > 1 ? fastest(p, list, n, o) : 0].algo;
   check(cublasLtMatmulPreferenceDestroy(wish), what);
 }
 
-static const plan *plan_for(const shape *of, const char *what, const void *a, const void *b, const void *bias)
+static plan *plan_for(const shape *of, const char *what, const operands *o)
 {
   static std::vector<plan *> &plans = *new std::vector<plan *>; /* a few dozen, to the end of the process */
-  for (const plan *p : plans)
-    if (p->of.what == of->what && p->of.t == of->t && p->of.bias == of->bias && p->of.M == of->M && p->of.N == of->N &&
-        p->of.K == of->K)
+  for (plan *p : plans)
+    if (p->of.what == of->what && p->of.t == of->t && p->of.bias == of->bias && p->of.gelu == of->gelu &&
+        p->of.M == of->M && p->of.N == of->N && p->of.K == of->K)
       return p;
   plan *p = new plan{};
   p->of = *of;
   describe(p, what);
-  choose(p, what, a, b, bias);
+  choose(p, what, o);
+  if (of->gelu)
+    lm_cuda.host->verbose("%s of %s, %zu x %d x %d: %s", what, lm_dtype_name(of->t), of->M, of->N, of->K,
+                          p->found ? "in one pass" : "cuBLASLt has none, two passes");
   plans.push_back(p);
   return p;
 }
 
-/* The product by cuBLASLt; false where it has none for this shape, or for memory aligned like this. */
-static bool by_library(const shape *of, const char *what, void *out, const void *a, const void *b, const void *bias)
+/* A product that was promised, with GELU, is refused all the same: nothing was queued, and there is another way. */
+static bool refused(plan *p, cublasStatus_t s, const char *what)
 {
-  if (!aligned_to(16, static_cast<char *>(out), static_cast<const char *>(a), static_cast<const char *>(b),
-                  static_cast<const char *>(bias)))
+  if (!p->of.gelu || (s != CUBLAS_STATUS_NOT_SUPPORTED && s != CUBLAS_STATUS_INVALID_VALUE)) return false;
+  lm_cuda.host->verbose("%s: cuBLASLt refuses with status %d, two passes", what, static_cast<int>(s));
+  p->found = false;
+  return true;
+}
+
+/* The product by cuBLASLt; false where it has none for this shape, or for memory aligned like this. */
+static bool by_library(const shape *of, const char *what, const operands *o)
+{
+  if (!aligned_to(16, static_cast<char *>(o->out), static_cast<const char *>(o->a), static_cast<const char *>(o->b),
+                  static_cast<const char *>(o->bias), static_cast<char *>(o->gelu_at)))
     return false;
-  const plan *p = plan_for(of, what, a, b, bias);
-  if (p->found) check(multiply(p, &p->algorithm, out, a, b, bias), what);
-  return p->found;
+  plan *p = plan_for(of, what, o);
+  if (!p->found) return false;
+  cublasStatus_t s = multiply(p, &p->algorithm, o);
+  if (refused(p, s, what)) return false;
+  check(s, what);
+  return true;
 }
 
 /* ---- the operations ---- */
@@ -287,8 +325,9 @@ void lm_linear_fwd_cuda(lm_dtype t, void *y, const void *x, const void *w, const
     few_rows(t, y, x, w, bias, M, N, K);
     return;
   }
-  const shape s = {FORWARD, t, bias != NULL, M, N, K};
-  if (by_library(&s, what, y, w, x, bias)) return;
+  const shape s = {FORWARD, t, bias != NULL, false, M, N, K};
+  const operands o = {y, w, x, bias, NULL, false};
+  if (by_library(&s, what, &o)) return;
   by_type(t, [&](auto zero) {
     typedef decltype(zero) E;
     size_t k = static_cast<size_t>(K);
@@ -300,8 +339,9 @@ void lm_linear_fwd_cuda(lm_dtype t, void *y, const void *x, const void *w, const
 void lm_linear_bwd_input_cuda(lm_dtype t, void *dx, const void *dy, const void *w, size_t M, int N, int K)
 {
   const char *what = "linear_bwd_input";
-  const shape s = {INPUT, t, false, M, N, K};
-  if (M == 0 || by_library(&s, what, dx, w, dy, NULL)) return;
+  const shape s = {INPUT, t, false, false, M, N, K};
+  const operands o = {dx, w, dy, NULL, NULL, false};
+  if (M == 0 || by_library(&s, what, &o)) return;
   by_type(t, [&](auto zero) {
     typedef decltype(zero) E;
     size_t n = static_cast<size_t>(N), k = static_cast<size_t>(K);
@@ -314,16 +354,42 @@ void lm_linear_bwd_weight_cuda(lm_dtype t, bool add, float *dw, float *dbias, co
                                int N, int K)
 {
   const char *what = "linear_bwd_weight";
-  const shape s = {WEIGHT, t, false, M, N, K};
-  if (!add) lm_zero_cuda(dw, static_cast<size_t>(N) * static_cast<size_t>(K) * sizeof *dw);
-  if (!add && dbias != NULL) lm_zero_cuda(dbias, static_cast<size_t>(N) * sizeof *dbias);
-  if (M == 0) return;
-  if (dbias != NULL) lm_cuda_add_columns(what, t, dbias, dy, M, N);
-  if (by_library(&s, what, dw, x, dy, NULL)) return;
+  const shape s = {WEIGHT, t, false, false, M, N, K};
+  const operands o = {dw, x, dy, NULL, NULL, add};
+  if (M == 0) {
+    if (!add) lm_zero_cuda(dw, static_cast<size_t>(N) * static_cast<size_t>(K) * sizeof *dw);
+    if (!add && dbias != NULL) lm_zero_cuda(dbias, static_cast<size_t>(N) * sizeof *dbias);
+    return;
+  }
+  if (dbias != NULL) lm_cuda_sum_columns(what, t, add, dbias, dy, M, N);
+  if (by_library(&s, what, &o)) return;
   by_type(t, [&](auto zero) {
     typedef decltype(zero) E;
     size_t n = static_cast<size_t>(N), k = static_cast<size_t>(K);
     product(what, dw, matrix<E>{static_cast<const E *>(dy), 1, n}, matrix<E>{static_cast<const E *>(x), k, 1},
-            static_cast<const E *>(NULL), n, K, M, true);
+            static_cast<const E *>(NULL), n, K, M, add);
   });
+}
+
+/* Others measured cuBLASLt's products with GELU in them as slower than two passes below sm_90. Rows of what GELU saw
+ * have to be multiples of 8; f32 keeps the functions whose error is known. The bias gradient stays a pass of its own:
+ * in the epilogue it would have 16 bits, and could not be added to. */
+static bool gelu_fits(lm_dtype t, size_t M, int row)
+{
+  return lm_cuda.major >= 9 && !lm_cuda.host->plain && t != LM_F32 && M > LM_FEW_ROWS && row % 8 == 0;
+}
+
+bool lm_linear_gelu_fwd_cuda(lm_dtype t, void *y, void *z, const void *x, const void *w, const void *bias, size_t M,
+                             int N, int K)
+{
+  const shape s = {FORWARD, t, bias != NULL, true, M, N, K};
+  const operands o = {y, w, x, bias, z, false};
+  return gelu_fits(t, M, N) && by_library(&s, "linear_gelu_fwd", &o);
+}
+
+bool lm_linear_gelu_bwd_cuda(lm_dtype t, void *dz, const void *dy, const void *w, const void *z, size_t M, int N, int K)
+{
+  const shape s = {INPUT, t, false, true, M, N, K};
+  const operands o = {dz, w, dy, NULL, const_cast<void *>(z), false};
+  return gelu_fits(t, M, K) && by_library(&s, "linear_gelu_bwd", &o);
 }

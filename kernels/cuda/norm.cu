@@ -219,8 +219,8 @@ static void norm_bwd(const char *what, lm_dtype t, void *dx, float *dgain, float
                      rstd, static_cast<const E *>(gain), rows, C);
     });
   });
-  lm_cuda_add_partials(what, dgain, partial, blocks, C, 2 * static_cast<size_t>(C));
-  if (dbias != NULL) lm_cuda_add_partials(what, dbias, partial + C, blocks, C, 2 * static_cast<size_t>(C));
+  lm_cuda_sum_partials(what, true, dgain, partial, blocks, C, 2 * static_cast<size_t>(C));
+  if (dbias != NULL) lm_cuda_sum_partials(what, true, dbias, partial + C, blocks, C, 2 * static_cast<size_t>(C));
 }
 
 void lm_layernorm_bwd_cuda(lm_dtype t, void *dx, float *dgain, float *dbias, const void *dy, const void *x,
@@ -346,6 +346,6 @@ void lm_qk_norm_bwd_cuda(lm_dtype t, void *dqkv, float *dq_gain, float *dk_gain,
                      rows, H, H_kv, D);
     });
   });
-  lm_cuda_add_partials(what, dq_gain, partial, blocks, D, stride);
-  lm_cuda_add_partials(what, dk_gain, partial + D, blocks, D, stride);
+  lm_cuda_sum_partials(what, true, dq_gain, partial, blocks, D, stride);
+  lm_cuda_sum_partials(what, true, dk_gain, partial + D, blocks, D, stride);
 }

@@ -203,6 +203,8 @@ static void fill_table(void)
   table.linear_fwd = lm_linear_fwd_cuda;
   table.linear_bwd_input = lm_linear_bwd_input_cuda;
   table.linear_bwd_weight = lm_linear_bwd_weight_cuda;
+  table.linear_gelu_fwd = lm_linear_gelu_fwd_cuda;
+  table.linear_gelu_bwd = lm_linear_gelu_bwd_cuda;
   table.gelu_fwd = lm_gelu_fwd_cuda;
   table.gelu_bwd = lm_gelu_bwd_cuda;
   table.rmsnorm_fwd = lm_rmsnorm_fwd_cuda;

@@ -2,13 +2,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernels/cuda/sums.h"
 
-/* ---- partial sums -> sum ---- */
+/* ---- partial sums -> sum, or with add sum += ---- */
 
 enum { SLICES = 16 };
 
 /* Thread (c, s) adds the parts s, s + SLICES ..; then the slices are added in their order. */
 static __global__ void __launch_bounds__(WARP *SLICES)
-    add_partials_kernel(float *out, const float *partial, int parts, size_t n, size_t stride)
+    add_partials_kernel(float *out, const float *partial, int parts, size_t n, size_t stride, bool add)
 {
   __shared__ float slice[SLICES][WARP];
   size_t i = static_cast<size_t>(blockIdx.x) * WARP + threadIdx.x;
@@ -20,15 +20,17 @@ static __global__ void __launch_bounds__(WARP *SLICES)
   if (threadIdx.y > 0 || i >= n) return;
   sum = 0;
   for (int s = 0; s < SLICES; s++) sum += slice[s][threadIdx.x];
-  out[i] += sum;
+  out[i] = add ? out[i] + sum : sum;
 }
 
-void lm_cuda_add_partials(const char *what, float *out, const float *partial, int parts, size_t n, size_t stride)
+void lm_cuda_sum_partials(const char *what, bool add, float *out, const float *partial, int parts, size_t n,
+                          size_t stride)
 {
-  lm_cuda_launch(what, add_partials_kernel, blocks_for(n, WARP), dim3(WARP, SLICES), 0, out, partial, parts, n, stride);
+  lm_cuda_launch(what, add_partials_kernel, blocks_for(n, WARP), dim3(WARP, SLICES), 0, out, partial, parts, n, stride,
+                 add);
 }
 
-/* ---- out[c] += sum_r x[r,c] ---- */
+/* ---- out[c] = sum_r x[r,c], or with add += ---- */
 
 enum { ROWS = 8 /* read at a time by a block */ };
 
@@ -55,9 +57,8 @@ static __global__ void __launch_bounds__(WARP *ROWS) column_sums_kernel(float *p
   for (int k = 0; k < W; k++) partial[static_cast<size_t>(blockIdx.y) * C + c + k] = sum.v[k];
 }
 
-void lm_cuda_add_columns(const char *what, lm_dtype t, float *out, const void *x, size_t rows, int C)
+void lm_cuda_sum_columns(const char *what, lm_dtype t, bool add, float *out, const void *x, size_t rows, int C)
 {
-  if (rows == 0) return;
   by_type(t, [&](auto zero) {
     typedef decltype(zero) E;
     by_width<WIDTH<E>>(C % WIDTH<E> == 0 && aligned_to(16, x), [&](auto w) {
@@ -68,7 +69,7 @@ void lm_cuda_add_columns(const char *what, lm_dtype t, float *out, const void *x
       float *partial = static_cast<float *>(lm_cuda_scratch(static_cast<size_t>(parts) * C * sizeof(float), what));
       lm_cuda_launch(what, column_sums_kernel<E, W>, dim3(across, parts), dim3(WARP, ROWS), 0, partial,
                      static_cast<const E *>(x), rows, C);
-      lm_cuda_add_partials(what, out, partial, parts, C, C);
+      lm_cuda_sum_partials(what, add, out, partial, parts, C, C);
     });
   });
 }

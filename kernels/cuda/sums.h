@@ -5,10 +5,12 @@
 
 #include "kernels/cuda/device.h"
 
-/** out[i] += sum_p partial[p * stride + i], i < n, p < parts: queued, in an order that depends on parts only. Local. */
-void lm_cuda_add_partials(const char *what, float *out, const float *partial, int parts, size_t n, size_t stride);
+/** out[i] = sum_p partial[p * stride + i], with add +=; i < n, p < parts. Queued, in an order that depends on parts
+ *  only. Local. */
+void lm_cuda_sum_partials(const char *what, bool add, float *out, const float *partial, int parts, size_t n,
+                          size_t stride);
 
-/** out[c] += sum_r x[r,c], x [rows,C] in t. Queued; uses lm_cuda_scratch(). Local. */
-void lm_cuda_add_columns(const char *what, lm_dtype t, float *out, const void *x, size_t rows, int C);
+/** out[c] = sum_r x[r,c], with add +=; x [rows,C] in t, rows > 0. Queued; uses lm_cuda_scratch(). Local. */
+void lm_cuda_sum_columns(const char *what, lm_dtype t, bool add, float *out, const void *x, size_t rows, int C);
 
 #endif

@@ -7,11 +7,21 @@ void lm_linear_fwd(lm_model *m, const lm_linear *l, void *y, const void *x, size
   m->k->linear_fwd(m->t, y, x, lm_model_weight(m, l->weight), lm_model_weight(m, l->bias), rows, l->out, l->in);
 }
 
-void lm_linear_bwd(lm_model *m, const lm_linear *l, bool add, void *dx, const void *dy, const void *x, size_t rows)
+static void linear_bwd_weight(lm_model *m, const lm_linear *l, bool add, const void *dy, const void *x, size_t rows)
 {
   float *dw = lm_model_gradient(m, l->weight), *dbias = lm_model_gradient(m, l->bias);
   m->k->linear_bwd_weight(m->t, add, dw, dbias, dy, x, rows, l->out, l->in);
+}
+
+static void linear_bwd_input(lm_model *m, const lm_linear *l, void *dx, const void *dy, size_t rows)
+{
   m->k->linear_bwd_input(m->t, dx, dy, lm_model_weight(m, l->weight), rows, l->out, l->in);
+}
+
+void lm_linear_bwd(lm_model *m, const lm_linear *l, bool add, void *dx, const void *dy, const void *x, size_t rows)
+{
+  linear_bwd_weight(m, l, add, dy, x, rows);
+  linear_bwd_input(m, l, dx, dy, rows);
 }
 
 /* in = x + branch, out = norm(in); where branch is NULL, in is there already. */
@@ -163,9 +173,26 @@ static void attention_bwd(lm_model *m, int layer, void *dx, int B, int T)
 
 /* ---- MLP ---- */
 
+/* Products with GELU in them, where the backend has such; false: it has not. */
+static bool up_and_gelu(lm_model *m, const lm_layer *l, size_t rows)
+{
+  const lm_linear *up = &l->up;
+  return m->cfg.mlp == LM_MLP_GELU && m->k->linear_gelu_fwd != NULL &&
+         m->k->linear_gelu_fwd(m->t, l->activated, l->up_out, l->mlp_norm.out, lm_model_weight(m, up->weight),
+                               lm_model_weight(m, up->bias), rows, up->out, up->in);
+}
+
+static bool down_and_gelu_bwd(lm_model *m, const lm_layer *l, void *dup, const void *dy, size_t rows)
+{
+  const lm_linear *down = &l->down;
+  return m->cfg.mlp == LM_MLP_GELU && m->k->linear_gelu_bwd != NULL &&
+         m->k->linear_gelu_bwd(m->t, dup, dy, lm_model_weight(m, down->weight), l->up_out, rows, down->out, down->in);
+}
+
 /* mlp_norm.out -> activated. */
 static void activate(lm_model *m, const lm_layer *l, size_t rows)
 {
+  if (up_and_gelu(m, l, rows)) return;
   lm_linear_fwd(m, &l->up, l->up_out, l->mlp_norm.out, rows);
   if (m->cfg.mlp == LM_MLP_SWIGLU)
     m->k->swiglu_fwd(m->t, l->activated, l->up_out, rows, m->F);
@@ -188,11 +215,15 @@ static void mlp_bwd(lm_model *m, int layer, void *dx, int B, int T)
   const lm_layer *l = &m->layers[layer];
   size_t rows = (size_t)B * (size_t)T;
   void *dactivated = l->activated, *dup = m->cfg.mlp == LM_MLP_SWIGLU ? m->work.wide : dactivated;
-  lm_linear_bwd(m, &l->down, lm_model_adds(m), dactivated, branch_gradient(m, layer, OF_MLP, B, T), l->activated, rows);
-  if (m->cfg.mlp == LM_MLP_SWIGLU)
-    m->k->swiglu_bwd(m->t, dup, dactivated, l->up_out, rows, m->F);
-  else
-    m->k->gelu_bwd(m->t, dup, dactivated, l->up_out, rows * (size_t)m->F);
+  const void *dy = branch_gradient(m, layer, OF_MLP, B, T);
+  linear_bwd_weight(m, &l->down, lm_model_adds(m), dy, l->activated, rows);
+  if (!down_and_gelu_bwd(m, l, dup, dy, rows)) {
+    linear_bwd_input(m, &l->down, dactivated, dy, rows);
+    if (m->cfg.mlp == LM_MLP_SWIGLU)
+      m->k->swiglu_bwd(m->t, dup, dactivated, l->up_out, rows, m->F);
+    else
+      m->k->gelu_bwd(m->t, dup, dactivated, l->up_out, rows * (size_t)m->F);
+  }
   lm_linear_bwd(m, &l->up, lm_model_adds(m), dx, dup, l->mlp_norm.out, rows);
 }
 

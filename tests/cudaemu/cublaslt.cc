@@ -361,6 +361,15 @@ cublasStatus_t check_pointers(const Product &x)
   return CUBLAS_STATUS_SUCCESS;
 }
 
+/* CUDAEMU_CUBLAS: 0 has no algorithm for any product, 2 none for those with GELU; 3 has, and refuses to run them. */
+cublasStatus_t decline(const Product &x, bool runs)
+{
+  const char *knob = getenv("CUDAEMU_CUBLAS"), how = knob != nullptr ? *knob : '1';
+  const bool gelu = has_aux(x.d.epilogue) || is_gelu(x.d.epilogue);
+  const bool declines = runs ? how == '3' && gelu : how == '0' || (how == '2' && gelu);
+  return declines ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+}
+
 uint64_t problem_of(const Product &x)
 {
   uint64_t h = 14695981039346656037u; /* FNV-1a */
@@ -527,10 +536,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
                0,
                0,
                0};
-  const cublasStatus_t s = check(x, false);
+  cublasStatus_t s = check(x, false);
+  if (!s) s = decline(x, false);
   if (s) return s;
-  const char *any = getenv("CUDAEMU_CUBLAS");
-  if (any != nullptr && *any == '0') return CUBLAS_STATUS_NOT_SUPPORTED; /* as for a shape that the real one declines */
   for (uint32_t n = 0; n < 4 && (int)n < want; n++) {
     const Algorithm algorithm = {algorithm_magic, n, problem_of(x), n * 65536ul};
     if (algorithm.workspace > (p ? in<Preference>(p).workspace : 0)) break;
@@ -561,6 +569,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
                0};
   cublasStatus_t s = check(x, true);
   if (!s) s = check_pointers(x);
+  if (!s) s = decline(x, true);
   if (!s) s = use_workspace(x, algorithm, workspace, size, stream);
   if (s) return s;
   return emu::enqueue_host(stream, [x] { execute(x); }) ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;

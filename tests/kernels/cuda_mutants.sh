@@ -33,6 +33,7 @@ run_tests() { # FILE, in the module in $work; what the shell says of a test that
     export CUDAEMU_RACE=1 CUDAEMU_INIT=1 OMPI_MCA_ess_singleton_isolated=1
     timeout 300 "$build/tests/kernels/test_compare" >"$work/out" 2>"$work/err" </dev/null &&
       CUDAEMU_CUBLAS=0 MPILM_TEST_ONLY=linear timeout 300 "$build/tests/kernels/test_compare" >>"$work/out" 2>>"$work/err" </dev/null &&
+      CUDAEMU_CUBLAS=3 MPILM_TEST_ONLY=linear_gelu timeout 300 "$build/tests/kernels/test_compare" >>"$work/out" 2>>"$work/err" </dev/null &&
       CUDAEMU_LAZY=1 MPILM_TEST_ONLY=copies timeout 300 "$build/tests/kernels/test_compare" >>"$work/out" 2>>"$work/err" </dev/null
   ) 2>/dev/null
 }
@@ -118,5 +119,12 @@ mutant "all tensors: squares beyond the end" sums.cu 's/wide && i \+ W <= n/wide
 mutant "copies: the operations behind do not wait" copies.cu 's/lm_cuda_check\(cudaStreamWaitEvent\(lm_cuda.compute[^;]*;//'
 mutant "copies: not behind the operations before" copies.cu 's/lm_cuda_check\(cudaStreamWaitEvent\(copies.stream[^;]*;//'
 mutant "copies: nobody waits for them" copies.cu 's/lm_cuda_check\(cudaEventSynchronize[^;]*;//'
+mutant "GELU in the product: not its derivative" linear.cu 's/CUBLASLT_EPILOGUE_DGELU/CUBLASLT_EPILOGUE_DEFAULT/'
+mutant "GELU in the product: what it saw, elsewhere" linear.cu 's/row = s->what == FORWARD \? s->N : s->K/row = s->N + s->K/'
+mutant "GELU in the product: no bias" linear.cu 's/s->bias \? CUBLASLT_EPILOGUE_GELU_AUX_BIAS :/false ? CUBLASLT_EPILOGUE_DEFAULT :/'
+mutant "GELU in the product: refused, and not told" linear.cu 's/if \(refused\(p, s, what\)\) return false;/if (refused(p, s, what)) return true;/'
+mutant "gradients stored: added instead" linear.cu 's/keep = o->add \? 1 : 0/keep = p->of.what == WEIGHT/'
+mutant "gradients added: stored instead" linear.cu 's/keep = o->add \? 1 : 0/keep = 0/'
+mutant "bias gradients stored: added instead" sums.cu 's/add \? out\[i\] \+ sum : sum/out[i] + sum/'
 echo "$caught passed, $missed failed"
 [ "$missed" -eq 0 ]

@@ -47,8 +47,12 @@ for model in config llama; do
   for precision in f32 bf16; do
     on_cpu "cpu-$model-$precision" $model.yaml --precision=$precision --checkpoint.every=0
     works "$model, $precision, on the CPU"
-    on_gpu 1 "gpu-$model-$precision" $model.yaml --precision=$precision --checkpoint.every=0
+    on_gpu 1 "gpu-$model-$precision" $model.yaml --precision=$precision --checkpoint.every=0 --verbose
     works "on a GPU, nothing that the emulator looks for"
+    with_gelu=0
+    [ $model$precision != configbf16 ] || with_gelu=2
+    tap_is "$(grep -cE 'linear_gelu_(fwd|bwd) of bf16.*: in one pass' err)" $with_gelu \
+      "$with_gelu products have GELU in them, as --verbose says once each"
     bound=1e-5
     [ $precision = f32 ] || bound=1e-2
     close_to loss "cpu-$model-$precision" "gpu-$model-$precision" $bound "the same losses within $bound"
@@ -67,6 +71,12 @@ works "what an A100 would run"
 CUDAEMU_LAZY=1 CUDAEMU_RACE=0 on_gpu 1 lazy config.yaml --checkpoint.every=0
 works "streams that do nothing before somebody waits"
 same gpu-config-f32 lazy "the same bits"
+short=(--precision=bf16 --checkpoint.every=0 --run.steps=5)
+MPILM_CUDA_PLAIN=1 CUDAEMU_RACE=0 on_gpu 1 plain config.yaml "${short[@]}"
+works "GELU as a pass of its own"
+CUDAEMU_CUBLAS=3 CUDAEMU_RACE=0 on_gpu 1 refused config.yaml "${short[@]}"
+works "products with GELU that are refused when they are run"
+same plain refused "the same bits: a pass of its own"
 on_gpu 1 recompute llama.yaml --model.recompute=block --precision=f32
 works "activations made again"
 same gpu-llama-f32 recompute "the same bits"
