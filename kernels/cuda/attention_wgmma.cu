@@ -41,10 +41,24 @@ template <typename F> static __device__ __forceinline__ void for_tasks(const tas
   for (int n = blockIdx.x; n < all.tiles * all.heads; n += gridDim.x) f(all.number(n));
 }
 
-/* The block's shared memory as an X, which begins at a multiple of 1024 bytes. */
-template <typename X> static __device__ __forceinline__ X &shared_memory(unsigned char *memory)
+/* A block's work on shared memory X, which begins at a multiple of 1024 bytes: the first warpgroups compute(X), a
+ * thread of the last one copy(X)s, and leaves them its registers. */
+template <typename X, typename F, typename G> static __device__ __forceinline__ void share_work(F compute, G copy)
 {
-  return *reinterpret_cast<X *>(memory + (1024 - shared_address(memory) % 1024) % 1024);
+  extern __shared__ unsigned char memory[];
+  X &s = *reinterpret_cast<X *>(memory + (1024 - shared_address(memory) % 1024) % 1024);
+  if (threadIdx.x == 0) {
+    s.begin();
+    barriers_begun();
+  }
+  __syncthreads();
+  if (threadIdx.x < GROUPS * WARPGROUP) {
+    more_registers<240>();
+    compute(s);
+  } else {
+    fewer_registers<24>();
+    if (threadIdx.x == GROUPS * WARPGROUP) copy(s);
+  }
 }
 
 template <typename E, int W, int ROWS> struct tile {
@@ -129,6 +143,11 @@ template <typename E, int W> struct forward_memory {
   rows_out<E, W> Y;
   ring<1> q;
   ring<2> k, v;
+
+  __device__ __forceinline__ void begin()
+  {
+    q.begin(CONSUMERS), k.begin(CONSUMERS), v.begin(CONSUMERS);
+  }
 };
 
 /* A lane's two rows of the softmax. */
@@ -300,20 +319,8 @@ static __global__ void __launch_bounds__(THREADS, 1)
                    attended a, tasks all)
 {
 #if LM_HOPPER
-  extern __shared__ unsigned char memory[];
-  auto &s = shared_memory<forward_memory<E, W>>(memory);
-  if (threadIdx.x == 0) {
-    s.q.begin(CONSUMERS), s.k.begin(CONSUMERS), s.v.begin(CONSUMERS);
-    barriers_begun();
-  }
-  __syncthreads();
-  if (threadIdx.x < GROUPS * WARPGROUP) {
-    more_registers<240>();
-    forward_rows<E, W, DROP>(s, lse, y, a, all);
-  } else {
-    fewer_registers<24>();
-    if (threadIdx.x == GROUPS * WARPGROUP) forward_copies<E, W>(s, qkv, a, all);
-  }
+  share_work<forward_memory<E, W>>([&](auto &s) { forward_rows<E, W, DROP>(s, lse, y, a, all); },
+                                   [&](auto &s) { forward_copies<E, W>(s, qkv, a, all); });
 #endif
 }
 
@@ -374,6 +381,11 @@ template <typename E, int W> struct dq_memory {
   ring<1> q;
   ring<3> k;
   ring<2> v;
+
+  __device__ __forceinline__ void begin()
+  {
+    q.begin(CONSUMERS), k.begin(CONSUMERS), v.begin(CONSUMERS);
+  }
 };
 
 template <typename E, int W>
@@ -503,6 +515,11 @@ template <typename E, int W> struct dkv_memory {
   float2 numbers[STAGES][N];
   ring<1> kv;
   ring<STAGES> q;
+
+  __device__ __forceinline__ void begin()
+  {
+    kv.begin(CONSUMERS), q.begin(CONSUMERS);
+  }
 };
 
 template <typename E, int W>
@@ -643,20 +660,8 @@ static __global__ void __launch_bounds__(THREADS, 1)
               const __grid_constant__ CUtensorMap dqkv, of_queries queries, attended a, tasks all)
 {
 #if LM_HOPPER
-  extern __shared__ unsigned char memory[];
-  auto &s = shared_memory<dq_memory<E, W>>(memory);
-  if (threadIdx.x == 0) {
-    s.q.begin(CONSUMERS), s.k.begin(CONSUMERS), s.v.begin(CONSUMERS);
-    barriers_begun();
-  }
-  __syncthreads();
-  if (threadIdx.x < GROUPS * WARPGROUP) {
-    more_registers<240>();
-    dq_rows<E, W, DROP>(s, queries, dqkv, a, all);
-  } else {
-    fewer_registers<24>();
-    if (threadIdx.x == GROUPS * WARPGROUP) dq_copies<E, W>(s, qkv, dy, a, all);
-  }
+  share_work<dq_memory<E, W>>([&](auto &s) { dq_rows<E, W, DROP>(s, queries, dqkv, a, all); },
+                              [&](auto &s) { dq_copies<E, W>(s, qkv, dy, a, all); });
 #endif
 }
 
@@ -666,20 +671,8 @@ static __global__ void __launch_bounds__(THREADS, 1)
                const __grid_constant__ CUtensorMap dqkv, of_queries queries, attended a, tasks all)
 {
 #if LM_HOPPER
-  extern __shared__ unsigned char memory[];
-  auto &s = shared_memory<dkv_memory<E, W>>(memory);
-  if (threadIdx.x == 0) {
-    s.kv.begin(CONSUMERS), s.q.begin(CONSUMERS);
-    barriers_begun();
-  }
-  __syncthreads();
-  if (threadIdx.x < GROUPS * WARPGROUP) {
-    more_registers<240>();
-    dkv_rows<E, W, DROP>(s, queries, dqkv, a, all);
-  } else {
-    fewer_registers<24>();
-    if (threadIdx.x == GROUPS * WARPGROUP) dkv_copies<E, W>(s, queries, qkv, dy, a, all);
-  }
+  share_work<dkv_memory<E, W>>([&](auto &s) { dkv_rows<E, W, DROP>(s, queries, dqkv, a, all); },
+                               [&](auto &s) { dkv_copies<E, W>(s, queries, qkv, dy, a, all); });
 #endif
 }
 
