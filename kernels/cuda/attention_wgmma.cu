@@ -94,6 +94,28 @@ static __device__ __forceinline__ void multiply(float (&o)[W / 8][4], const unsi
   for (int k = 0; k < N / 16; k++) product<E, true>(o, p[k], turned_over<N>(&b, k), add || k > 0);
 }
 
+/* A task on a tile of queries: what a thread of it has. */
+struct query_task {
+  place p;
+  int i0, i;       /* the tile's first query; the lane's rows are i and i + 8 */
+  int last, begin; /* tiles of keys that are seen */
+  uint2 key;       /* of the dropout */
+};
+
+/* With tiles of N keys. */
+template <int N, bool DROP>
+static __device__ __forceinline__ query_task query_task_of(const attended &a, const tasks &all, const task &t)
+{
+  const place p = place_of(t.b, t.h);
+  const int i0 = (all.tiles - 1 - t.tile) * M;
+  return query_task{p,
+                    i0,
+                    i0 + p.warp * 16 + p.g,
+                    (min(i0 + M, a.T) - 1) / N,
+                    a.first_key(t.b, i0) / N,
+                    DROP ? key_of(a.keep, t.b) : make_uint2(0, 0)};
+}
+
 template <int N> static __device__ __forceinline__ void clear(float (&c)[N][4])
 {
 #pragma unroll
@@ -225,90 +247,114 @@ static __device__ __forceinline__ void forward_copies(forward_memory<E, W> &s, c
   });
 }
 
+/* What a thread computes with: scores, their probabilities as a factor, output. */
+template <typename E, int W> struct forward_state {
+  float S[M / 8][4], O[W / 8][4];
+  unsigned P[M / 16][4];
+  softmax_rows rows;
+  turn<1> q;
+  turn<2> k, v;
+};
+
+/* The first tile of keys, that of the queries themselves, up to its probabilities. */
+template <typename E, int W, bool DROP>
+static __device__ __forceinline__ void forward_begin(forward_memory<E, W> &s, forward_state<E, W> &x,
+                                                     const query_task &t, const attended &a)
+{
+  float old[2];
+  clear(x.O);
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    x.rows.largest[half] = -INFINITY, x.rows.sum[half] = 0;
+    x.rows.first[half] = t.i + 8 * half < a.T ? a.first_key(t.p.b, t.i + 8 * half) : 0;
+  }
+  wait_for(&s.q.full[0], x.q.parity);
+  wait_for(&s.k.full[x.k.stage], x.k.parity);
+  products_begin();
+  multiply<E, W, M, M>(x.S, s.Q, threadIdx.x / WARPGROUP * 64, s.K[x.k.stage]);
+  products_begun();
+  wait_for_products<0>();
+  settle(x.S);
+  if (t.p.lane == 0) arrive(&s.k.empty[x.k.stage]);
+  x.k.next();
+  softmax<M>(x.S, x.rows, old, a, t.p, t.i, t.i0, false);
+  if (DROP) drop<M>(x.S, a, t.key, t.p, t.i, t.i0);
+  turn_in<E>(x.P, x.S);
+}
+
+/* Tile j of keys, while the probabilities of the one before are multiplied. */
+template <typename E, int W, bool DROP>
+static __device__ __forceinline__ void forward_turn(forward_memory<E, W> &s, forward_state<E, W> &x,
+                                                    const query_task &t, const attended &a, int j)
+{
+  const int group = threadIdx.x / WARPGROUP;
+  float old[2];
+  wait_for(&s.k.full[x.k.stage], x.k.parity);
+  take_turn(group); /* so that one computes products while the other computes probabilities */
+  products_begin();
+  multiply<E, W, M, M>(x.S, s.Q, 64 * group, s.K[x.k.stage]);
+  products_begun();
+  wait_for(&s.v.full[x.v.stage], x.v.parity);
+  products_begin();
+  multiply<E, W, M>(x.O, x.P, s.V[x.v.stage], j < t.last - 1);
+  products_begun();
+  give_turn(group ^ 1);
+  wait_for_products<1>();
+  settle(x.S);
+  if (t.p.lane == 0) arrive(&s.k.empty[x.k.stage]);
+  x.k.next();
+  softmax<M>(x.S, x.rows, old, a, t.p, t.i, j * M, a.start == NULL);
+  if (DROP && W == 64) drop<M>(x.S, a, t.key, t.p, t.i, j * M);
+  wait_for_products<0>();
+  settle(x.O), settle(x.P);
+  if (DROP && W == 128) drop<M>(x.S, a, t.key, t.p, t.i, j * M); /* now there are registers for it */
+  if (t.p.lane == 0) arrive(&s.v.empty[x.v.stage]);
+  x.v.next();
+#pragma unroll
+  for (int n = 0; n < W / 8; n++)
+#pragma unroll
+    for (int e = 0; e < 4; e++) x.O[n][e] *= old[e / 2];
+  settle(x.O);
+  turn_in<E>(x.P, x.S);
+}
+
+/* The product of the last tile, and what is written. */
+template <typename E, int W>
+static __device__ __forceinline__ void forward_end(forward_memory<E, W> &s, forward_state<E, W> &x, const query_task &t,
+                                                   const attended &a, float *lse, const CUtensorMap &y)
+{
+  if (t.p.lane == 0) arrive(&s.q.empty[0]);
+  x.q.next();
+  wait_for(&s.v.full[x.v.stage], x.v.parity);
+  products_begin();
+  multiply<E, W, M>(x.O, x.P, s.V[x.v.stage], t.begin < t.last);
+  products_begun();
+  wait_for_products<0>();
+  settle(x.O), settle(x.P);
+  if (t.p.lane == 0) arrive(&s.v.empty[x.v.stage]);
+  x.v.next();
+  float factor[2];
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    float sum = quad_sum(x.rows.sum[half]);
+    factor[half] = 1 / sum;
+    if (t.p.q == 0 && t.i + 8 * half < a.T)
+      lse[a.lse_at(t.p.b, t.p.h, t.i + 8 * half)] = x.rows.largest[half] * a.scale + logf(sum);
+  }
+  store_rows<E, W>(s.Y.of_warp[t.p.warp], x.O, factor, y, t.p.h, t.i - t.p.g, t.p.b, t.p);
+}
+
 template <typename E, int W, bool DROP>
 static __device__ __forceinline__ void forward_rows(forward_memory<E, W> &s, float *lse, const CUtensorMap &y,
                                                     const attended &a, const tasks &all)
 {
-  constexpr int N = M;
-  const int group = threadIdx.x / WARPGROUP;
-  turn<1> q;
-  turn<2> k, v;
-  float S[N / 8][4] = {}, O[W / 8][4] = {};
-  unsigned P[N / 16][4];
-  if (group == 1) give_turn(0);
-  for_tasks(all, [&](const task &t) {
-    const place p = place_of(t.b, t.h);
-    const int last = all.tiles - 1 - t.tile, i0 = last * M, begin = a.first_key(t.b, i0) / N;
-    const int row0 = i0 + p.warp * 16, i = row0 + p.g;
-    const uint2 key = DROP ? key_of(a.keep, t.b) : make_uint2(0, 0);
-    softmax_rows rows;
-    float old[2];
-    clear(O);
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-      rows.largest[half] = -INFINITY, rows.sum[half] = 0;
-      rows.first[half] = i + 8 * half < a.T ? a.first_key(t.b, i + 8 * half) : 0;
-    }
-    wait_for(&s.q.full[0], q.parity);
-    wait_for(&s.k.full[k.stage], k.parity);
-    products_begin();
-    multiply<E, W, M, N>(S, s.Q, 64 * group, s.K[k.stage]);
-    products_begun();
-    wait_for_products<0>();
-    settle(S);
-    if (p.lane == 0) arrive(&s.k.empty[k.stage]);
-    k.next();
-    softmax<N>(S, rows, old, a, p, i, i0, false);
-    if (DROP) drop<N>(S, a, key, p, i, i0);
-    turn_in<E>(P, S);
-    for (int j = last - 1; j >= begin; j--) {
-      wait_for(&s.k.full[k.stage], k.parity);
-      take_turn(group); /* so that one computes products while the other computes probabilities */
-      products_begin();
-      multiply<E, W, M, N>(S, s.Q, 64 * group, s.K[k.stage]);
-      products_begun();
-      wait_for(&s.v.full[v.stage], v.parity);
-      products_begin();
-      multiply<E, W, N>(O, P, s.V[v.stage], j < last - 1);
-      products_begun();
-      give_turn(group ^ 1);
-      wait_for_products<1>();
-      settle(S);
-      if (p.lane == 0) arrive(&s.k.empty[k.stage]);
-      k.next();
-      softmax<N>(S, rows, old, a, p, i, j * N, a.start == NULL);
-      if (DROP && W == 64) drop<N>(S, a, key, p, i, j * N);
-      wait_for_products<0>();
-      settle(O), settle(P);
-      if (DROP && W == 128) drop<N>(S, a, key, p, i, j * N); /* now there are registers for it */
-      if (p.lane == 0) arrive(&s.v.empty[v.stage]);
-      v.next();
-#pragma unroll
-      for (int n = 0; n < W / 8; n++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) O[n][e] *= old[e / 2];
-      settle(O);
-      turn_in<E>(P, S);
-    }
-    if (p.lane == 0) arrive(&s.q.empty[0]);
-    q.next();
-    wait_for(&s.v.full[v.stage], v.parity);
-    products_begin();
-    multiply<E, W, N>(O, P, s.V[v.stage], begin < last);
-    products_begun();
-    wait_for_products<0>();
-    settle(O), settle(P);
-    if (p.lane == 0) arrive(&s.v.empty[v.stage]);
-    v.next();
-    float factor[2];
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-      float sum = quad_sum(rows.sum[half]);
-      factor[half] = 1 / sum;
-      if (p.q == 0 && i + 8 * half < a.T)
-        lse[a.lse_at(t.b, t.h, i + 8 * half)] = rows.largest[half] * a.scale + logf(sum);
-    }
-    store_rows<E, W>(s.Y.of_warp[p.warp], O, factor, y, t.h, row0, t.b, p);
+  forward_state<E, W> x = {};
+  if (threadIdx.x / WARPGROUP == 1) give_turn(0);
+  for_tasks(all, [&](const task &any) {
+    const query_task t = query_task_of<M, DROP>(a, all, any);
+    forward_begin<E, W, DROP>(s, x, t, a);
+    for (int j = t.last - 1; j >= t.begin; j--) forward_turn<E, W, DROP>(s, x, t, a, j);
+    forward_end<E, W>(s, x, t, a, lse, y);
   });
   if (threadIdx.x % WARP == 0) stores_have_read();
 }
@@ -436,72 +482,96 @@ static __device__ __forceinline__ void score_gradients(float (&s)[N / 8][4], con
   }
 }
 
+/* What a thread computes with; of, first: of its queries. */
+template <typename E, int W> struct dq_state {
+  static constexpr int N = dq_memory<E, W>::N;
+  float S[N / 8][4], dP[N / 8][4], dQ[W / 8][4];
+  unsigned dS[N / 16][4];
+  float2 of[2];
+  int first[2];
+  turn<1> q;
+  turn<3> k, done; /* of keys: whose scores come next, whose product with ds does */
+  turn<2> v;
+};
+
+template <typename E, int W>
+static __device__ __forceinline__ void dq_begin(dq_memory<E, W> &s, dq_state<E, W> &x, const query_task &t,
+                                                const of_queries &queries, const attended &a)
+{
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    const int i = t.i + 8 * half;
+    const float2 *numbers = queries.numbers + (static_cast<size_t>(t.p.b) * a.H + t.p.h) * queries.padded;
+    x.first[half] = i < a.T ? a.first_key(t.p.b, i) : 0;
+    x.of[half] = i < a.T ? numbers[i] : make_float2(INFINITY, 0);
+  }
+  wait_for(&s.q.full[0], x.q.parity);
+}
+
+/* Tile j of keys, while ds of the one before is multiplied. */
+template <typename E, int W, bool DROP>
+static __device__ __forceinline__ void dq_turn(dq_memory<E, W> &s, dq_state<E, W> &x, const query_task &t,
+                                               const attended &a, int j)
+{
+  constexpr int N = dq_memory<E, W>::N;
+  const int row = threadIdx.x / WARPGROUP * 64;
+  wait_for(&s.k.full[x.k.stage], x.k.parity);
+  wait_for(&s.v.full[x.v.stage], x.v.parity);
+  products_begin();
+  multiply<E, W, M, N>(x.S, s.Q, row, s.K[x.k.stage]);
+  multiply<E, W, M, N>(x.dP, s.G, row, s.V[x.v.stage]);
+  products_begun();
+  x.k.next();
+  if (j < t.last) {
+    products_begin();
+    multiply<E, W, N>(x.dQ, x.dS, s.K[x.done.stage], j < t.last - 1);
+    products_begun();
+    wait_for_products<1>();
+  } else {
+    wait_for_products<0>();
+  }
+  settle(x.S), settle(x.dP);
+  if (t.p.lane == 0) arrive(&s.v.empty[x.v.stage]);
+  x.v.next();
+  const bool seen = a.start == NULL && j * N + N - 1 <= t.i0 + row;
+  score_gradients<N, DROP>(x.S, x.dP, x.of, x.first, a, t.key, t.p, t.i, j * N, seen);
+  wait_for_products<0>();
+  settle(x.dQ), settle(x.dS);
+  if (j < t.last) {
+    if (t.p.lane == 0) arrive(&s.k.empty[x.done.stage]);
+    x.done.next();
+  }
+  turn_in<E>(x.dS, x.S);
+}
+
+template <typename E, int W>
+static __device__ __forceinline__ void dq_end(dq_memory<E, W> &s, dq_state<E, W> &x, const query_task &t,
+                                              const attended &a, const CUtensorMap &dqkv)
+{
+  constexpr int N = dq_memory<E, W>::N;
+  if (t.p.lane == 0) arrive(&s.q.empty[0]);
+  x.q.next();
+  products_begin();
+  multiply<E, W, N>(x.dQ, x.dS, s.K[x.done.stage], t.begin < t.last);
+  products_begun();
+  wait_for_products<0>();
+  settle(x.dQ), settle(x.dS);
+  if (t.p.lane == 0) arrive(&s.k.empty[x.done.stage]);
+  x.done.next();
+  const float factor[2] = {a.scale, a.scale};
+  store_rows<E, W>(s.dQ.of_warp[t.p.warp], x.dQ, factor, dqkv, t.p.h, t.i - t.p.g, t.p.b, t.p);
+}
+
 template <typename E, int W, bool DROP>
 static __device__ __forceinline__ void dq_rows(dq_memory<E, W> &s, const of_queries &queries, const CUtensorMap &dqkv,
                                                const attended &a, const tasks &all)
 {
-  constexpr int N = dq_memory<E, W>::N;
-  const int row = threadIdx.x / WARPGROUP * 64;
-  turn<1> q;
-  turn<3> k, done; /* of keys: whose scores come next, whose product with ds does */
-  turn<2> v;
-  float S[N / 8][4] = {}, dP[N / 8][4] = {}, dQ[W / 8][4] = {};
-  unsigned dS[N / 16][4];
-  for_tasks(all, [&](const task &t) {
-    const place p = place_of(t.b, t.h);
-    const int i0 = (all.tiles - 1 - t.tile) * M, last = (min(i0 + M, a.T) - 1) / N, begin = a.first_key(t.b, i0) / N;
-    const int row0 = i0 + p.warp * 16, i = row0 + p.g;
-    const uint2 key = DROP ? key_of(a.keep, t.b) : make_uint2(0, 0);
-    float2 of[2];
-    int first[2];
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-      bool is = i + 8 * half < a.T;
-      first[half] = is ? a.first_key(t.b, i + 8 * half) : 0;
-      of[half] = is ? queries.numbers[(static_cast<size_t>(t.b) * a.H + t.h) * queries.padded + i + 8 * half]
-                    : make_float2(INFINITY, 0);
-    }
-    wait_for(&s.q.full[0], q.parity);
-    for (int j = last; j >= begin; j--) {
-      wait_for(&s.k.full[k.stage], k.parity);
-      wait_for(&s.v.full[v.stage], v.parity);
-      products_begin();
-      multiply<E, W, M, N>(S, s.Q, row, s.K[k.stage]);
-      multiply<E, W, M, N>(dP, s.G, row, s.V[v.stage]);
-      products_begun();
-      k.next();
-      if (j < last) {
-        products_begin();
-        multiply<E, W, N>(dQ, dS, s.K[done.stage], j < last - 1);
-        products_begun();
-        wait_for_products<1>();
-      } else {
-        wait_for_products<0>();
-      }
-      settle(S), settle(dP);
-      if (p.lane == 0) arrive(&s.v.empty[v.stage]);
-      v.next();
-      const bool seen = a.start == NULL && j * N + N - 1 <= i0 + row;
-      score_gradients<N, DROP>(S, dP, of, first, a, key, p, i, j * N, seen);
-      wait_for_products<0>();
-      settle(dQ), settle(dS);
-      if (j < last) {
-        if (p.lane == 0) arrive(&s.k.empty[done.stage]);
-        done.next();
-      }
-      turn_in<E>(dS, S);
-    }
-    if (p.lane == 0) arrive(&s.q.empty[0]);
-    q.next();
-    products_begin();
-    multiply<E, W, N>(dQ, dS, s.K[done.stage], begin < last);
-    products_begun();
-    wait_for_products<0>();
-    settle(dQ), settle(dS);
-    if (p.lane == 0) arrive(&s.k.empty[done.stage]);
-    done.next();
-    const float factor[2] = {a.scale, a.scale};
-    store_rows<E, W>(s.dQ.of_warp[p.warp], dQ, factor, dqkv, t.h, row0, t.b, p);
+  dq_state<E, W> x = {};
+  for_tasks(all, [&](const task &any) {
+    const query_task t = query_task_of<dq_memory<E, W>::N, DROP>(a, all, any);
+    dq_begin<E, W>(s, x, t, queries, a);
+    for (int j = t.last; j >= t.begin; j--) dq_turn<E, W, DROP>(s, x, t, a, j);
+    dq_end<E, W>(s, x, t, a, dqkv);
   });
   if (threadIdx.x % WARP == 0) stores_have_read();
 }
@@ -589,67 +659,101 @@ static __device__ __forceinline__ void score_gradients(float (&s)[N / 8][4], flo
   }
 }
 
+/* A task on a tile of keys, from j0 on: what a thread of it has. */
+struct key_task {
+  place p;
+  int j0, j, end[2]; /* the lane's keys j and j + 8, and where the queries that see them end */
+  int turns, each;   /* tiles of queries times heads; heads */
+  uint2 key;         /* of the dropout */
+};
+
+template <bool DROP>
+static __device__ __forceinline__ key_task key_task_of(const attended &a, const of_queries &queries, const task &t)
+{
+  key_task x;
+  x.p = place_of(t.b, t.h);
+  x.j0 = t.tile * M, x.j = x.j0 + x.p.warp * 16 + x.p.g;
+  x.turns = queries.turns(a, t.b, x.j0), x.each = a.H / a.H_kv;
+  x.key = DROP ? key_of(a.keep, t.b) : make_uint2(0, 0);
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    bool is = queries.end != NULL && x.j + 8 * half < a.T;
+    x.end[half] = is ? queries.end[static_cast<size_t>(t.b) * a.T + x.j + 8 * half] : a.T;
+  }
+  return x;
+}
+
+/* What a thread computes with. A, B: p and ds. */
+template <typename E, int W> struct dkv_state {
+  static constexpr int N = dkv_memory<E, W>::N, STAGES = dkv_memory<E, W>::STAGES;
+  float S[N / 8][4], dP[N / 8][4], dK[W / 8][4], dV[W / 8][4];
+  unsigned A[N / 16][4], B[N / 16][4];
+  turn<1> kv;
+  turn<STAGES> q, done; /* of queries: whose scores come next, which are not needed any more */
+};
+
+/* Turn n: a tile of queries of a head. */
+template <typename E, int W, bool DROP>
+static __device__ __forceinline__ void dkv_turn(dkv_memory<E, W> &s, dkv_state<E, W> &x, const key_task &t,
+                                                const attended &a, bool documents, int n)
+{
+  constexpr int N = dkv_memory<E, W>::N;
+  const int row = threadIdx.x / WARPGROUP * 64, h = t.p.h * t.each + n % t.each, i0 = t.j0 + n / t.each * N;
+  const float2 *numbers = s.numbers[x.q.stage];
+  wait_for(&s.q.full[x.q.stage], x.q.parity);
+  products_begin();
+  multiply<E, W, M, N>(x.S, s.K, row, s.Q[x.q.stage]);
+  products_begun();
+  wait_for_products<0>(); /* these scores are there, and all products of the turn before are over */
+  settle(x.S), settle(x.dK), settle(x.dV), settle(x.A), settle(x.B);
+  products_begin(); /* only now: for both scores and both factors there are not registers enough */
+  multiply<E, W, M, N>(x.dP, s.V, row, s.G[x.q.stage]);
+  products_begun();
+  if (n > 0) {
+    if (t.p.lane == 0) arrive(&s.q.empty[x.done.stage]);
+    x.done.next();
+  }
+  probabilities<N, DROP>(x.S, numbers, t.end, a, t.key, t.p, h, t.j, i0, !documents && t.j0 + row + 63 <= i0);
+  wait_for_products<0>();
+  settle(x.dP);
+  score_gradients<N, DROP>(x.S, x.dP, numbers, a.keep.factor, t.p);
+#pragma unroll
+  for (int u = 0; DROP && u < N / 8; u++)
+#pragma unroll
+    for (int e = 0; e < 4; e++) x.S[u][e] = fmaxf(x.S[u][e], 0) * a.keep.factor;
+  turn_in<E>(x.A, x.S), turn_in<E>(x.B, x.dP);
+  settle(x.dK), settle(x.dV);
+  products_begin();
+  multiply<E, W, N>(x.dV, x.A, s.G[x.q.stage], n > 0);
+  multiply<E, W, N>(x.dK, x.B, s.Q[x.q.stage], n > 0);
+  products_begun();
+  x.q.next();
+}
+
+template <typename E, int W>
+static __device__ __forceinline__ void dkv_end(dkv_memory<E, W> &s, dkv_state<E, W> &x, const key_task &t,
+                                               const attended &a, const CUtensorMap &dqkv)
+{
+  wait_for_products<0>();
+  settle(x.dK), settle(x.dV), settle(x.A), settle(x.B);
+  if (t.p.lane == 0) arrive(&s.q.empty[x.done.stage]), arrive(&s.kv.empty[0]);
+  x.done.next(), x.kv.next();
+  const float one[2] = {1, 1}, scale[2] = {a.scale, a.scale};
+  tile<E, W, STORED> &mine = s.out.of_warp[t.p.warp];
+  store_rows<E, W>(mine, x.dV, one, dqkv, a.H + a.H_kv + t.p.h, t.j - t.p.g, t.p.b, t.p);
+  store_rows<E, W>(mine, x.dK, scale, dqkv, a.H + t.p.h, t.j - t.p.g, t.p.b, t.p);
+}
+
 template <typename E, int W, bool DROP>
 static __device__ __forceinline__ void dkv_rows(dkv_memory<E, W> &s, const of_queries &queries, const CUtensorMap &dqkv,
                                                 const attended &a, const tasks &all)
 {
-  constexpr int N = dkv_memory<E, W>::N, STAGES = dkv_memory<E, W>::STAGES;
-  const int row = threadIdx.x / WARPGROUP * 64;
-  turn<1> kv;
-  turn<STAGES> q, done; /* of queries: whose scores come next, which are not needed any more */
-  float S[N / 8][4] = {}, dP[N / 8][4] = {}, dK[W / 8][4] = {}, dV[W / 8][4] = {};
-  unsigned A[N / 16][4] = {}, B[N / 16][4] = {}; /* p and ds */
-  for_tasks(all, [&](const task &t) {
-    const place p = place_of(t.b, t.h);
-    const int j0 = t.tile * M, turns = queries.turns(a, t.b, j0), each = a.H / a.H_kv, j = j0 + p.warp * 16 + p.g;
-    const uint2 key = DROP ? key_of(a.keep, t.b) : make_uint2(0, 0);
-    int end[2];
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-      bool is = queries.end != NULL && j + 8 * half < a.T;
-      end[half] = is ? queries.end[static_cast<size_t>(t.b) * a.T + j + 8 * half] : a.T;
-    }
-    wait_for(&s.kv.full[0], kv.parity);
-    for (int n = 0; n < turns; n++) {
-      const int h = t.h * each + n % each, i0 = j0 + n / each * N;
-      const float2 *numbers = s.numbers[q.stage];
-      wait_for(&s.q.full[q.stage], q.parity);
-      products_begin();
-      multiply<E, W, M, N>(S, s.K, row, s.Q[q.stage]);
-      products_begun();
-      wait_for_products<0>(); /* these scores are there, and all products of the turn before are over */
-      settle(S), settle(dK), settle(dV), settle(A), settle(B);
-      products_begin(); /* only now: for both scores and both factors there are not registers enough */
-      multiply<E, W, M, N>(dP, s.V, row, s.G[q.stage]);
-      products_begun();
-      if (n > 0) {
-        if (p.lane == 0) arrive(&s.q.empty[done.stage]);
-        done.next();
-      }
-      probabilities<N, DROP>(S, numbers, end, a, key, p, h, j, i0, queries.end == NULL && j0 + row + 63 <= i0);
-      wait_for_products<0>();
-      settle(dP);
-      score_gradients<N, DROP>(S, dP, numbers, a.keep.factor, p);
-#pragma unroll
-      for (int u = 0; DROP && u < N / 8; u++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) S[u][e] = fmaxf(S[u][e], 0) * a.keep.factor;
-      turn_in<E>(A, S), turn_in<E>(B, dP);
-      settle(dK), settle(dV);
-      products_begin();
-      multiply<E, W, N>(dV, A, s.G[q.stage], n > 0);
-      multiply<E, W, N>(dK, B, s.Q[q.stage], n > 0);
-      products_begun();
-      q.next();
-    }
-    wait_for_products<0>();
-    settle(dK), settle(dV), settle(A), settle(B);
-    if (p.lane == 0) arrive(&s.q.empty[done.stage]), arrive(&s.kv.empty[0]);
-    done.next(), kv.next();
-    const float one[2] = {1, 1}, scale[2] = {a.scale, a.scale};
-    tile<E, W, STORED> &mine = s.out.of_warp[p.warp];
-    store_rows<E, W>(mine, dV, one, dqkv, a.H + a.H_kv + t.h, j0 + p.warp * 16, t.b, p);
-    store_rows<E, W>(mine, dK, scale, dqkv, a.H + t.h, j0 + p.warp * 16, t.b, p);
+  dkv_state<E, W> x = {};
+  for_tasks(all, [&](const task &any) {
+    const key_task t = key_task_of<DROP>(a, queries, any);
+    wait_for(&s.kv.full[0], x.kv.parity);
+    for (int n = 0; n < t.turns; n++) dkv_turn<E, W, DROP>(s, x, t, a, queries.end != NULL, n);
+    dkv_end<E, W>(s, x, t, a, dqkv);
   });
   if (threadIdx.x % WARP == 0) stores_have_read();
 }
