@@ -125,8 +125,10 @@ int main(int argc, char **argv)
     async = least(async, all);
     save(&comm, savers[2], ++step, slices, &all);
     together = least(together, all);
+    lm_barrier(&comm);
     double at = lm_clock();
     memcpy(copy, data, count * TENSORS * sizeof *data);
+    lm_barrier(&comm);
     copying = least(copying, lm_clock() - at);
     must(lm_checkpoint_file(path, "benchmark-run", step, &err));
     read = least(read, plain_read(&comm, path, copy, count * TENSORS * sizeof *data));

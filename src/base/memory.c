@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 void *lm_reserve(size_t bytes)
 {
@@ -39,6 +42,22 @@ lm_status lm_alloc(void *out, size_t count, size_t size, const char *what, lm_er
   zero(p, bytes);
   *(void **)out = p;
   return LM_OK;
+}
+
+void lm_copy_far(void *to, const void *from, size_t bytes)
+{
+  size_t at = 0;
+#ifdef __SSE2__
+  enum { WIDTH = sizeof(__m128i) };
+  char *out = to;
+  const char *in = from;
+  at = bytes < WIDTH ? bytes : (size_t)(-(uintptr_t)to % WIDTH);
+  if (at > 0) memcpy(out, in, at);
+  for (; bytes - at >= WIDTH; at += WIDTH)
+    _mm_stream_si128((__m128i *)(void *)(out + at), _mm_loadu_si128((const __m128i *)(const void *)(in + at)));
+  _mm_sfence();
+#endif
+  if (at < bytes) memcpy((char *)to + at, (const char *)from + at, bytes - at);
 }
 
 lm_status lm_grow(void *data, size_t *capacity, size_t need, size_t size, lm_error *err)

@@ -15,6 +15,10 @@ void *lm_reserve(size_t bytes);
  *  @return LM_OK or LM_ENOMEM (also where count * size overflows); *out is NULL after a failure. Free with free(). */
 lm_status lm_alloc(void *out, size_t count, size_t size, const char *what, lm_error *err) LM_NODISCARD;
 
+/** As memcpy() of what will not be read soon: where the CPU can, stores go past the caches, which need not read the lines
+ *  first and keep what they hold. Local. */
+void lm_copy_far(void *to, const void *from, size_t bytes);
+
 /** Make room for `need` elements of `size` bytes in the growing array that *(T **)data points to. Local.
  *  @param[in,out] capacity  in elements; 0 where *data is NULL @return LM_OK or LM_ENOMEM. Free with free(). */
 lm_status lm_grow(void *data, size_t *capacity, size_t need, size_t size, lm_error *err) LM_NODISCARD;

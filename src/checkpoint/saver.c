@@ -114,7 +114,8 @@ static lm_status reserve_snapshot(lm_saver *s, const lm_state_slice *slices, siz
   return allocate_snapshot(s, bytes + 4096, err);
 }
 
-/* By the rank's threads, as pieces of a few MB: one thread does not use all that memory gives. */
+/* By the rank's threads, as pieces of a few MB: one thread does not use all that memory gives. The next to read the
+ * copy is the writer, long after. */
 static void copy_in_memory(const lm_saver *s, const lm_state_slice *slices, size_t n)
 {
   enum { PIECE = 4 << 20 };
@@ -127,7 +128,7 @@ static void copy_in_memory(const lm_saver *s, const lm_state_slice *slices, size
       const char *from = (const char *)slices[i].data + at;
       size_t piece = bytes - at < PIECE ? bytes - at : PIECE;
 #pragma omp task
-      memcpy(to, from, piece);
+      lm_copy_far(to, from, piece);
     }
   }
 }
