@@ -126,6 +126,13 @@ typedef struct lm_kernels {
   /** NULL: memory is the host's, and is copied there. */
   const lm_copies *copies;
 
+  /** Calls that are the same each time, arguments included, and copy nothing from or to the host: a device that has
+   * queued them before queues them at once. Between repeat() and recorded() they are made where repeat() says false,
+   * and made again where recorded() says false. NULL: nothing is gained by it.
+   * @param key  bytes that differ wherever an argument of a call does */
+  bool (*repeat)(const void *key, size_t bytes);
+  bool (*recorded)(void);
+
   /** Note the time at which the operations until now are done, as mark i; the seconds from one mark to another, once
    * the host has waited for both. NULL: operations are done when they return. */
   void (*mark)(int i);
@@ -304,7 +311,8 @@ lm_status lm_cuda_devices(lm_cuda_device *list, int most, int *count, lm_error *
 /** The GPU that the CUDA backend of this process starts on, 0 unless told so before lm_kernels_select(). Local.
  *  MPILM_CUDA_TF32=1 in the environment lets f32 products round their factors to 11 bits; MPILM_CUDA_TUNE=1 takes the
  *  fastest algorithm of each product, as timed in this run: another run may take another one and give other bits;
- *  MPILM_CUDA_PLAIN=1 keeps GELU out of products. */
+ *  MPILM_CUDA_PLAIN=1 keeps GELU out of products;
+ *  MPILM_CUDA_GRAPH=0 queues every operation anew where a graph would repeat it. */
 void lm_cuda_use_device(int device);
 
 /** The definition of every operation: plain C, double accumulation, one thread. */

@@ -104,6 +104,7 @@ static lm_status start_cuda(const lm_kernels **out, lm_error *err)
   int count;
   host.tf32 = is_set("MPILM_CUDA_TF32");
   host.tune = is_set("MPILM_CUDA_TUNE");
+  host.graph = getenv("MPILM_CUDA_GRAPH") == NULL || is_set("MPILM_CUDA_GRAPH");
   host.mma_sync = is_set("MPILM_CUDA_MMA_SYNC");
   host.plain = is_set("MPILM_CUDA_PLAIN");
   LM_TRY(open_module(&module, err));

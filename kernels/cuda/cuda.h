@@ -61,6 +61,14 @@ const lm_copies *lm_cuda_copies(void);
 void lm_mark_cuda(int i);
 double lm_between_cuda(int from, int to);
 
+/** Graphs of what repeats: graph.cu. Local. */
+bool lm_repeat_cuda(const void *key, size_t bytes);
+bool lm_recorded_cuda(void);
+/** Memory that graphs may use goes away. */
+void lm_cuda_forget_graphs(void);
+/** Is e the end of a recording, rather than of the job? */
+bool lm_cuda_spoils_graph(cudaError_t e);
+
 /* ---- the operations: those of kernels.h, a file each ---- */
 
 lm_status lm_alloc_cuda(void **out, size_t bytes, const char *what, lm_error *err);

@@ -23,6 +23,7 @@ typedef struct lm_cuda_host {
   bool tune;     /* time the algorithms of each product and take the fastest, which may be another one in another run */
   bool mma_sync; /* attention by mma.sync also on a device that has wgmma */
   bool plain;    /* GELU as a pass of its own, in no product */
+  bool graph;    /* what repeats becomes a graph */
 } lm_cuda_host;
 
 /** What the program needs of the module. */

@@ -10,7 +10,8 @@ lm_cuda_state lm_cuda;
 
 void lm_cuda_check(cudaError_t e, const char *what)
 {
-  if (e != cudaSuccess) lm_cuda_stop("%s: %s (%s)", what, cudaGetErrorString(e), cudaGetErrorName(e));
+  if (e != cudaSuccess && !lm_cuda_spoils_graph(e))
+    lm_cuda_stop("%s: %s (%s)", what, cudaGetErrorString(e), cudaGetErrorName(e));
 }
 
 void lm_cuda_stop(const char *format, ...)
@@ -87,7 +88,9 @@ lm_status lm_alloc_cuda(void **out, size_t bytes, const char *what, lm_error *er
 
 void lm_release_cuda(void *p)
 {
-  if (p != NULL) lm_cuda_check(cudaFree(p), "release");
+  if (p == NULL) return;
+  lm_cuda_forget_graphs();
+  lm_cuda_check(cudaFree(p), "release");
 }
 
 void lm_zero_cuda(void *p, size_t bytes)
@@ -107,6 +110,7 @@ void *lm_cuda_scratch(size_t bytes, const char *what)
   static void *block;
   static size_t size;
   if (bytes > size) {
+    lm_cuda_forget_graphs();
     lm_cuda_check(cudaFree(block), what); /* waits for what still uses it */
     lm_cuda_check(cudaMalloc(&block, bytes), what);
     size = bytes;
@@ -185,6 +189,8 @@ static void fill_table(void)
   table.on_device = true;
   table.fabric = lm_cuda_fabric();
   table.copies = lm_cuda_copies();
+  table.repeat = lm_cuda.host->graph ? lm_repeat_cuda : NULL;
+  table.recorded = lm_cuda.host->graph ? lm_recorded_cuda : NULL;
   table.mark = lm_mark_cuda;
   table.between = lm_between_cuda;
   table.product_rate = product_rate;

@@ -408,12 +408,17 @@ static void send_groups(lm_gradsync *s, size_t group)
     lm_exchange_wait(s, s->final);
 }
 
+bool lm_gradsync_listens(const lm_gradsync *s)
+{
+  bool now = windowed(s) || (s->cfg.overlap && !s->cfg.reproducible && last_micro(s));
+  return now && s->plan.exchanges;
+}
+
 void lm_gradsync_ready(void *context, size_t from)
 {
   lm_gradsync *s = context;
   size_t group = group_at(s->table, from);
-  bool now = windowed(s) || (s->cfg.overlap && !s->cfg.reproducible && last_micro(s));
-  if (!now || !s->plan.exchanges) return;
+  if (!lm_gradsync_listens(s)) return;
   send_groups(s, group);
   if (windowed(s)) free_window(s, group);
 }

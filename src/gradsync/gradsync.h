@@ -61,6 +61,8 @@ void lm_gradsync_begin_micro(lm_gradsync *s);
  * .stored, which were not set to 0. Local. */
 bool lm_gradsync_fresh(const lm_gradsync *s);
 
+/** Does the micro-batch that was begun need lm_gradsync_ready()? */
+bool lm_gradsync_listens(const lm_gradsync *s);
 /** lm_train_args.ready of a micro-batch; the context is the lm_gradsync. */
 void lm_gradsync_ready(void *s, size_t from);
 void lm_gradsync_end_micro(lm_gradsync *s);

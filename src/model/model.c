@@ -1,5 +1,6 @@
 /* src/model/model.c - batches -> loss and gradients. */
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/log.h"
 #include "base/memory.h"
 #include "model/parts.h"
 
@@ -194,16 +195,56 @@ static uint64_t put_targets(lm_model *m, const int32_t *targets, size_t rows)
   return count;
 }
 
+/* Operations whose arguments are the same in every pass of the same key. */
+static void pass(lm_model *m, int B, int T, float scale)
+{
+  lm_model_forward(m, B, T);
+  lm_model_head(m, (size_t)B * (size_t)T, scale);
+  if (scale != 0) lm_model_backward(m, B, T);
+}
+
+/* What differs from one pass to the next, so that it cannot be repeated; NULL: nothing. */
+static const char *varies(const lm_model *m)
+{
+  if (m->args == NULL) return "an evaluation";
+  if (m->dropout.rate > 0) return "dropout takes out others each time";
+  return m->args->ready != NULL ? "gradients are sent while others are computed" : NULL;
+}
+
+static void repeat_pass(lm_model *m, int B, int T, float scale)
+{
+  const struct { /* without padding: its bytes are compared */
+    const void *weights;
+    int64_t B, T;
+    float scale, z_loss, label_smoothing, fresh;
+  } key = {m->weights, B, T, scale, m->objective.z_loss, m->objective.label_smoothing, m->args->fresh};
+  if (m->k->repeat(&key, sizeof key)) return;
+  do pass(m, B, T, scale);
+  while (!m->k->recorded());
+}
+
+static void run_pass(lm_model *m, int B, int T, float scale)
+{
+  const char *why = m->k->repeat == NULL ? NULL : varies(m);
+  if (m->k->repeat != NULL && why == NULL) {
+    repeat_pass(m, B, T, scale);
+    return;
+  }
+  if (why != NULL && m->args != NULL && !m->told) {
+    lm_verbose("micro-batches are queued anew each time: %s", why);
+    m->told = true;
+  }
+  pass(m, B, T, scale);
+}
+
 /* @param sum  on the device: where the sum of the losses goes @return how many targets count */
 static uint64_t run(lm_model *m, const int32_t *tokens, const int32_t *targets, int B, int T, float scale, double *sum)
 {
   size_t rows = (size_t)B * (size_t)T;
   put_tokens(m, tokens, B, T);
   uint64_t count = put_targets(m, targets, rows);
-  lm_model_forward(m, B, T);
-  lm_model_head(m, rows, scale);
+  run_pass(m, B, T, scale);
   m->k->sum(sum, m->work.loss, rows);
-  if (scale != 0) lm_model_backward(m, B, T);
   return count;
 }
 

@@ -82,6 +82,7 @@ struct lm_model {
   lm_workspace work;
 
   const lm_train_args *args; /* of the micro-batch under way; NULL: none */
+  bool told;                 /* why micro-batches are not repeated as they were recorded */
   int begun;                 /* micro-batches whose losses have not been asked for */
 
   char *weights;       /* the three blocks, on the device */

@@ -67,6 +67,12 @@ static void gradients_ready(void *context, size_t from)
   lm_gradsync_ready(t->sync, from);
 }
 
+/* Where nobody does, a micro-batch may be repeated as it was recorded. */
+static bool somebody_listens(const lm_trainer *t)
+{
+  return lm_gradsync_listens(t->sync) || asked_for(t, LM_FAULT_GRAD_NAN) || asked_for(t, LM_FAULT_GRAD_INF);
+}
+
 static lm_train_args train_args(lm_trainer *t, uint64_t sample)
 {
   return (lm_train_args){
@@ -75,7 +81,7 @@ static lm_train_args train_args(lm_trainer *t, uint64_t sample)
       .sample = sample,
       .fresh = lm_gradsync_fresh(t->sync),
       .objective = {.z_loss = (float)t->cfg->train.z_loss, .label_smoothing = (float)t->cfg->train.label_smoothing},
-      .ready = gradients_ready,
+      .ready = somebody_listens(t) ? gradients_ready : NULL,
       .context = t};
 }
 

@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "runtime.h"
 #include "stand_in.h"
+#include <cstdio>
+#include <cstdlib>
 
 using namespace emu;
 
@@ -208,6 +210,8 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
 {
   Guard guard;
+  const char *any = getenv("CUDAEMU_GRAPHS");
+  if (any != nullptr && *any == '0') return result(cudaErrorNotSupported);
   *exec = new CUgraphExec_st{graph->nodes};
   return cudaSuccess;
 }
@@ -238,6 +242,7 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
 {
   Guard guard;
+  if (config.trace) fprintf(stderr, "cudaemu: a graph of %zu nodes\n", exec->nodes.size());
   for (const Work &node : exec->nodes) {
     const cudaError_t e = enqueue(stream_of(s), node);
     if (e != cudaSuccess) return e;

@@ -59,6 +59,26 @@ for model in config llama; do
   done
 done
 tap_like "$(cat err)" 'backend cuda \(sm_90\)' "the backend and the architecture are said"
+
+# ---- what repeats is a graph: of 60 micro-batches all but the first of each kind, which adds to gradients or does not ----
+
+for precision in f32 bf16; do
+  for graph in 0 1; do
+    MPILM_CUDA_GRAPH=$graph CUDAEMU_TRACE=1 CUDAEMU_RACE=0 CUDAEMU_INIT=0 on_gpu 1 graph-$precision-$graph config.yaml \
+      --precision=$precision --checkpoint.every=0 --verbose
+    works "$precision, MPILM_CUDA_GRAPH=$graph"
+    tap_is "$(grep -c 'cudaemu: a graph of' err)" $((58 * graph)) "micro-batches that are repeated as a graph"
+    same gpu-config-$precision graph-$precision-$graph "the same bits"
+  done
+done
+tap_is "$(grep -c 'a graph of [0-9]* nodes will repeat' err)" 2 "two graphs are made, and it is said"
+CUDAEMU_GRAPHS=0 CUDAEMU_RACE=0 CUDAEMU_INIT=0 on_gpu 1 unrecorded config.yaml --checkpoint.every=0 --verbose
+works "a device that makes no graph"
+tap_like "$(cat err)" 'no graph of what repeats: operation not supported' "its words"
+same gpu-config-f32 unrecorded "the same bits: what was only recorded is queued again"
+CUDAEMU_RACE=0 CUDAEMU_INIT=0 on_gpu 1 no-graph llama.yaml --verbose --run.steps=2 --schedule.warmup=1
+tap_like "$(cat err)" 'queued anew each time: dropout' "with dropout there is none, and it is said"
+
 export MPILM_CUDA_MMA_SYNC=1 # tiles of wgmma are large for so small a model: the emulator would take twice as long
 
 CUDAEMU_TRACE=1 on_gpu 1 again config.yaml --checkpoint.every=0
